@@ -4,7 +4,10 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, 
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as checked
 
 from proxy.chat import ChatRequest, Message, Tool, raws
 from proxy.chat.folds import Folds
@@ -280,16 +283,24 @@ class Inbox(Protocol):
         """Return everything in the order of arrival. Raise if the store cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
+_Price = Annotated[float, Field(ge=0)]
+_SETTING = ConfigDict(extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+
+@checked(frozen=True, slots=True, config=_SETTING)
 class Prices:
     """US dollars per million tokens."""
 
-    input: float = 0.0
-    output: float = 0.0
-    above: int = 0
-    """Tokens of the prompt above which the whole request costs the prices below; 0 for no such step."""
-    input_above: float = 0.0
-    output_above: float = 0.0
+    input: _Price = 0.0
+    """Tokens of prompts."""
+    output: _Price = 0.0
+    """Tokens of answers."""
+    above: Annotated[int, Field(ge=0)] = 0
+    """Tokens of prompt above which the whole request costs `input_above` and `output_above`; 0 for one price."""
+    input_above: _Price = 0.0
+    """Tokens of such a prompt."""
+    output_above: _Price = 0.0
+    """Tokens of its answer."""
 
     def at(self, prompt: int) -> "Prices":
         """Return the prices of a request whose prompt has so many tokens."""
@@ -301,22 +312,22 @@ class Prices:
         return self.input > 0 or self.output > 0
 
 
-@dataclass(frozen=True, slots=True)
+@checked(frozen=True, slots=True, config=_SETTING)
 class CacheRules:
-    """The rules of a provider's prompt cache; prices are multiples of the input price."""
+    """The prices of the provider's prompt cache, as multiples of the input price."""
 
-    read: float = 1.0
-    """Price of a token that is read from the cache; 1.0 if the provider has no cache."""
-    write: float = 1.0
-    """Price of a token that is written to the cache."""
-    minimum: int = 0
-    """Length of the shortest prefix that is cached, in tokens."""
-    ttl: float = 0.0
-    """Seconds for which an unused prefix stays in the cache; 0 for no cache."""
+    read: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Tokens of an unchanged, re-sent prefix: 0.1 is a tenth; 1 means there is no cache."""
+    write: Annotated[float, Field(ge=0, le=10)] = 1.0
+    """Tokens that enter the cache."""
+    minimum: Annotated[int, Field(ge=0)] = 0
+    """The shortest prefix that is cached, in tokens."""
+    ttl: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds for which an unused prefix stays."""
     marked: bool = False
-    """True if the provider caches only prefixes that a request marks with `cache_control`."""
+    """Only prefixes are cached that a request marks with `cache_control`, as `mark_cache` does."""
     keyed: bool = False
-    """True if requests with the same `prompt_cache_key` reach the same cache."""
+    """Requests with the same `prompt_cache_key` reach the same cache: `mark_cache` sets one."""
 
 
 _LONG_ANSWER = 8

@@ -248,6 +248,7 @@ def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy] | N
     return None
 
 
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _UNIONS = ("embedding", "state", "auth", "vectors")
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
@@ -255,7 +256,7 @@ _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 def add_mistakes(document: Document, place: Place, error: ValidationError, kind: type[BaseModel]) -> None:
     """Add to the document each mistake in the settings at a place, which are of this class."""
     # of a misspelt key that is needed, the one that is there helps more than the one that is missing
-    mistakes = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+    mistakes = sorted(error.errors(include_url=False), key=lambda each: each["type"] not in _UNKNOWN)
     meant: set[Place] = set()
     for each in mistakes:
         if each["type"] == "too_short" and any(
@@ -264,7 +265,7 @@ def add_mistakes(document: Document, place: Place, error: ValidationError, kind:
             continue  # what would be in it is wrong, and is told
         steps = _keys_of(each["loc"])
         where, parent = (*place, *steps), (*place, *steps[:-1])
-        if each["type"] == "extra_forbidden":
+        if each["type"] in _UNKNOWN:
             known = _siblings(kind, each["loc"])
             document.add(where, f"unknown key; {(hint := suggest(str(steps[-1]), known))}")
             meant |= {(*parent, name) for name in known if f"{name!r}?" in hint}
@@ -307,15 +308,15 @@ def _share(error: Mapping[str, Any]) -> str:
     return f"; did you mean {number / 100:g}?" if is_percent else ""
 
 
-def _siblings(kind: type[BaseModel], loc: Iterable[str | int]) -> list[str]:
+def _siblings(kind: type[Any], loc: Iterable[str | int]) -> list[str]:
     classes, is_entry = [kind], False
     for part in list(loc)[:-1]:
-        field = None if is_entry else next((each.model_fields.get(str(part)) for each in classes), None)
+        field = None if is_entry else next((each.__pydantic_fields__.get(str(part)) for each in classes), None)
         if field is not None:
-            classes = [*classes_of(field.annotation, BaseModel)]
+            classes = [*classes_of(field.annotation)]
             is_entry = get_origin(field.annotation) in (dict, tuple)  # its key or index comes next
         elif is_entry:
             is_entry = False
         else:  # pydantic's name of a member of a union
-            classes = [each for each in classes if part in get_args(each.model_fields["kind"].annotation)]
-    return list(classes[0].model_fields)
+            classes = [each for each in classes if part in get_args(each.__pydantic_fields__["kind"].annotation)]
+    return list(classes[0].__pydantic_fields__)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -18,6 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from proxy.context import CacheRules, Prices
 from proxy.policy import SETTINGS, Policy
 
 
@@ -54,15 +55,12 @@ class Base(BaseModel):
     model_config = SETTINGS
 
 
-Kind = TypeVar("Kind", bound=BaseModel)
-
-
-def classes_of(annotation: Any, base: type[Kind]) -> Iterator[type[Kind]]:
-    """Yield the subclasses of a class that a type names."""
-    if isinstance(annotation, type) and issubclass(annotation, base):
+def classes_of(annotation: Any) -> Iterator[type[Any]]:
+    """Yield the classes with fields that a type names."""
+    if hasattr(annotation, "__pydantic_fields__"):
         yield annotation
     for inner in get_args(annotation):
-        yield from classes_of(inner, base)
+        yield from classes_of(inner)
 
 
 _Count = Annotated[int, Field(ge=1)]
@@ -868,47 +866,6 @@ UpstreamSettings = Annotated[
 ]
 
 
-class PricesSettings(Base):
-    """US dollars per million tokens."""
-
-    input: float = Field(default=0.0, ge=0)
-    """Tokens of prompts."""
-
-    output: float = Field(default=0.0, ge=0)
-    """Tokens of answers."""
-
-    above: int = Field(default=0, ge=0)
-    """Tokens of prompt above which the whole request costs `input_above` and `output_above`; 0 for one price."""
-
-    input_above: float = Field(default=0.0, ge=0)
-    """Tokens of such a prompt."""
-
-    output_above: float = Field(default=0.0, ge=0)
-    """Tokens of its answer."""
-
-
-class CacheSettings(Base):
-    """The prices of the provider's prompt cache, as multiples of the input price."""
-
-    read: float = Field(default=1.0, ge=0, le=1)
-    """Tokens of an unchanged, re-sent prefix: 0.1 is a tenth; 1 means there is no cache."""
-
-    write: float = Field(default=1.0, ge=0, le=10)
-    """Tokens that enter the cache."""
-
-    minimum: int = Field(default=0, ge=0)
-    """The shortest prefix that is cached, in tokens."""
-
-    ttl: float = Field(default=0.0, ge=0)
-    """Seconds for which an unused prefix stays."""
-
-    marked: bool = False
-    """Only prefixes are cached that a request marks with `cache_control`, as `mark_cache` does."""
-
-    keyed: bool = False
-    """Requests with the same `prompt_cache_key` reach the same cache: `mark_cache` sets one."""
-
-
 class ModelSettings(Base):
     """The upstream and chain of a model, and facts that Penstock cannot know by itself."""
 
@@ -958,10 +915,10 @@ class ModelSettings(Base):
     """The provider binds signed reasoning to everything before it, so that nothing there may change. By default true,
     unless the model is known to be older."""
 
-    prices: PricesSettings | None = None
+    prices: Prices | None = None
     """The prices of tokens."""
 
-    cache: CacheSettings | None = None
+    cache: CacheRules | None = None
     """The prices of the prompt cache."""
 
 

@@ -263,11 +263,11 @@ def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool
     if settings.tokenizer is not None:
         own["names_tokenizer"] = True
     if settings.prices is not None:
-        own["prices"] = Prices(**settings.prices.model_dump())
+        own["prices"] = settings.prices
     if settings.binds_reasoning is not None:
         own["binds_reasoning"] = settings.binds_reasoning
     if settings.cache is not None:
-        own["cache"] = CacheRules(**settings.cache.model_dump())
+        own["cache"] = settings.cache
     is_known = not ollama and facts["source"] != "default"
     if window is not None or (is_known and own.keys() - {"binds_reasoning", "names_tokenizer"}):
         own["source"] = "config"

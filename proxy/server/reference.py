@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from proxy.config.load import policy_class, policy_names
-from proxy.config.settings import Base, Settings, classes_of
+from proxy.config.settings import Settings, classes_of
 from proxy.policy import Policy, When
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variable, filled in before it is checked."}
@@ -87,30 +87,30 @@ def config_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sections() -> dict[type[Base], str]:
+def _sections() -> dict[type[Any], str]:
     """Return each class of settings, with the key under which it stands and its kind as the title."""
-    titles: dict[type[Base], str] = {Settings: "The file"}
+    titles: dict[type[Any], str] = {Settings: "The file"}
     for key, field in Settings.model_fields.items():
-        under = list(classes_of(field.annotation, Base))
+        under = [each for each in classes_of(field.annotation) if not issubclass(each, Policy)]
         for kind in under:
-            chosen = kind.model_fields.get("kind")
+            chosen = kind.__pydantic_fields__.get("kind")
             if chosen is None or not chosen.is_required():
                 titles[kind] = key
             else:
                 titles[kind] = f"{key}: kind: {get_args(chosen.annotation)[0]}"
         for kind in under:
-            for name, inner in kind.model_fields.items():
-                titles |= {each: f"{key}: {name}" for each in classes_of(inner.annotation, Base) if each not in titles}
+            for name, inner in kind.__pydantic_fields__.items():
+                titles |= {each: f"{key}: {name}" for each in classes_of(inner.annotation) if each not in titles}
     return titles
 
 
-def _list(title: str, kind: type[BaseModel], titles: dict[str, str]) -> list[str]:
+def _list(title: str, kind: type[Any], titles: dict[str, str]) -> list[str]:
     """Return the settings of a section. An entry that an earlier section has is named only, with that section."""
     new: list[str] = []
     shared: dict[str, list[str]] = {}
-    for name in kind.model_fields:
+    for name in kind.__pydantic_fields__:
         entry = _entry(name, kind)
-        if name == "kind" and kind.model_fields[name].is_required():
+        if name == "kind" and kind.__pydantic_fields__[name].is_required():
             continue  # the title names it
         if titles.setdefault(entry, title) == title:
             new.append(entry)
@@ -119,14 +119,14 @@ def _list(title: str, kind: type[BaseModel], titles: dict[str, str]) -> list[str
     return [*new, *(f"- {', '.join(names)}: as in *{other}*." for other, names in shared.items())]
 
 
-def _entries(kind: type[BaseModel], without: Iterable[str] = ()) -> list[str]:
+def _entries(kind: type[Any], without: Iterable[str] = ()) -> list[str]:
     left_out = set(without)
-    return [_entry(name, kind) for name in kind.model_fields if name not in left_out]
+    return [_entry(name, kind) for name in kind.__pydantic_fields__ if name not in left_out]
 
 
-def _entry(name: str, kind: type[BaseModel]) -> str:
-    field = kind.model_fields[name]
-    whole = kind.model_json_schema()
+def _entry(name: str, kind: type[Any]) -> str:
+    field = kind.__pydantic_fields__[name]
+    whole = TypeAdapter(kind).json_schema()
     schema = whole["properties"][name]
     words = _type(schema, whole.get("$defs", {}))
     if field.is_required():
@@ -150,7 +150,7 @@ def _type(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         kind = classes[name].get("properties", {}).get("kind", {}).get("const")
-        return f"`kind: {kind}`" if kind else name.removesuffix("Settings").lower()
+        return f"`kind: {kind}`" if kind else name.removesuffix("Settings").removesuffix("Rules").lower()
     kind = schema.get("type", "any")
     if kind == "array":
         return f"list of {_type(schema.get('items', {}), classes)}"

@@ -149,12 +149,12 @@ class TestExplain:
         text = (folder / "config.yaml").read_text().replace("empty: []", chain)
         (folder / "config.yaml").write_text(text + "judge: {model: echo}\n")
         said = "Ada Lovelace wrote the first cookbook of Norwick."
-        for content, asked in [(said, {"check_facts": 1}), ("The weather is fine.", {})]:
+        for content, asked in [(said, 1), ("The weather is fine.", 0)]:
             messages = [{"role": "assistant", "content": content}, {"role": "user", "content": "Hm."}]
             (folder / "request.json").write_text(json.dumps({"model": "echo", "messages": messages}))
             assert json.loads(explain("--chain", "facts", "--json"))["judge_not_asked"] == asked
             shown = explain("--chain", "facts")
-            told = "the judge was not asked here; `penstock serve` would ask it about\n  check_facts: 1 pair of texts\n"
+            told = "the judge was not asked here; `penstock serve` would ask it about 1 pair of texts\n"
             assert (told in shown) is bool(asked)
             assert ("judge" in shown) is bool(asked)
 

@@ -43,7 +43,7 @@ def explain_file(options: argparse.Namespace) -> int:
         for chain in (options.chain, *filter(None, [options.against]))
     ]
     if options.body:
-        for line in not_compared(explained[0]):
+        for line in not_asked(explained[0]):
             print(f"penstock: {line}", file=sys.stderr)
         sys.stdout.buffer.write(explained[0].body or b"")
         return 0 if explained[0].body is not None else 1
@@ -73,8 +73,6 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
     done, upstream = explained.done, explained.prepared.route.upstream.name
     profile, incoming, steps = done.ctx.model, done.sent, done.outcome.steps
     findings = [f"  {step.policy}: {finding}" for step in steps for finding in step.findings]
-    unasked = [f"  {step}: {counted(count, 'pair')} of texts" for step, count in explained.unasked.items()]
-    asks = "the judge was not asked here; `penstock serve` would ask it about"
     ignored, lowered = ", ".join(explained.ignored), explained.prepared.lowered
     paragraphs = [
         [
@@ -83,8 +81,7 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
         ],
         columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, steps)]),
         ["findings", *findings] if findings else [],
-        [asks, *unasked] if unasked else [],
-        not_compared(explained),
+        not_asked(explained),
         [f"the upstream does not support {ignored}"] if ignored else [],
         [f"the answer's limit is lowered to the room for it: {lowered}"] if lowered else [],
         [_conclusion(explained, "" if profile.exact else "about ")],
@@ -121,8 +118,8 @@ def shown(explained: Explained) -> dict[str, Any]:
         **estimated(explained.estimate),
         "rejected": rejected and rejected.why,
         "steps": with_effects(outcome.steps, explained.effects),
-        "judge_not_asked": dict(explained.unasked),
-        "not_compared_by_meaning": dict(explained.not_compared),
+        "judge_not_asked": explained.unasked.get("judge", 0),
+        "not_compared_by_meaning": explained.unasked.get("vectors", 0),
         "ignored": list(explained.ignored),
         "lowered": explained.prepared.lowered,
     }
@@ -160,10 +157,13 @@ def _row(step: Step) -> tuple[str, ...]:
     return step.policy, verdict, before, after, f"{step.seconds * 1000:.2f}", step.why
 
 
-def not_compared(explained: Explained) -> list[str]:
-    """Return what is not as it would be served, because a model is not loaded here."""
-    steps, served = ", ".join(explained.not_compared), f"compares texts by meaning ({explained.meaning})"
-    return [f"{steps} went by words here: `penstock serve` {served}; so does --wait"] if steps else []
+def not_asked(explained: Explained) -> list[str]:
+    """Return what is not as it would be served, because a model is not asked or loaded here."""
+    judged, compared = (explained.unasked.get(name, 0) for name in ("judge", "vectors"))
+    asks = f"the judge was not asked here; `penstock serve` would ask it about {counted(judged, 'pair')} of texts"
+    served = f"`penstock serve` compares texts by meaning ({explained.meaning}); so does --wait"
+    words = f"{counted(compared, 'text')} went by words here: {served}"
+    return [*([asks] if judged else []), *([words] if compared else [])]
 
 
 def _conclusion(explained: Explained, about: str) -> str:

@@ -1,11 +1,10 @@
 """Requests played through the path of served ones, and what follows an answer, without an upstream."""
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
@@ -29,7 +28,6 @@ from proxy.server.build import build_index, build_services, build_stores, build_
 from proxy.server.replay.reading import answer_in
 from proxy.state.sqlite import Overlay
 from proxy.state.store import Store
-from proxy.step import Step
 from proxy.telemetry.bill import Bills, Effect, Estimate
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Telemetry
@@ -65,9 +63,8 @@ class Explained:
     """The price of the prompt if the provider has the requests before it in its cache; None if it is refused."""
     effects: Sequence[Effect]
     unasked: Mapping[str, int]
-    """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
-    not_compared: Mapping[str, int]
-    """By step, the texts that a running proxy would compare by meaning; here its model is not loaded."""
+    """Pairs of texts that a running proxy would show the judge, and texts that it would compare by meaning: here no
+    small model is asked, and a large one of meaning is not loaded."""
     meaning: str | None
     ignored: Sequence[str] = ()
 
@@ -79,8 +76,8 @@ class Explained:
 class Player:
     """The player of requests, one after the other. For use on one event loop."""
 
-    def __init__(self, settings: Settings, routes: Routes, services: Services, store: Overlay, unasked: "Unasked"):
-        """Nothing is written but to `store`. `unasked` knows what the services here were asked without an answer."""
+    def __init__(self, settings: Settings, routes: Routes, services: Services, store: Overlay, unasked: Counter[str]):
+        """Nothing is written but to `store`. The services here count in `unasked` what they cannot answer."""
         self._settings, self._routes, self._services, self._store = settings, routes, services, store
         self._unasked = unasked
         self._now = time.time()  # stands still while a request is played
@@ -104,12 +101,12 @@ class Player:
         embedding = self._services.embedding
         if embedding is not None and any("embedding" in policy.needs for _, policy in chosen.steps):
             await embedding.loaded()
+        self._unasked.clear()  # of the work behind an earlier request
         started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
-        seconds, done = perf_counter() - started, prepared.rewritten
+        seconds, done, unasked = perf_counter() - started, prepared.rewritten, dict(self._unasked)
         if done is None:  # the bytes pass through
             done = await self._preparation.rewrite(body, route, Chosen(None, ()), asked)
         outcome, model = done.outcome, done.ctx.model
-        unasked, not_compared = (self._unasked.by_step(service, outcome.steps) for service in ("judge", "vectors"))
         bills, key = self._bills, (conversation or "", f"{route.upstream.name}\0{model.name}")
         if conversation is None:
             await self._store.clear()
@@ -126,7 +123,6 @@ class Player:
             estimate,
             effects,
             unasked,
-            not_compared,
             None if embedding is None else embedding.name,
         )
 
@@ -209,33 +205,15 @@ async def play_all(player: Player, raw: bytes, before: Sequence[bytes], **how: U
     return explained
 
 
-class Unasked:
-    """Counts of questions to services that are absent, with their times."""
-
-    def __init__(self) -> None:
-        self._asked: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
-
-    def note(self, service: str, count: int) -> None:
-        self._asked[service].append((perf_counter(), count))
-
-    def by_step(self, service: str, steps: Sequence[Step]) -> dict[str, int]:
-        """Return the questions of each step since the last call; those of the work behind a request are dropped."""
-        counts: Counter[str] = Counter()
-        for when, count in self._asked.pop(service, ()):
-            if begun := [step.policy for step in steps if step.started <= when]:
-                counts[begun[-1]] += count
-        return dict(+counts)
-
-
 class SilentJudge(UpstreamJudge):
     """A judge without answers, whose questions are counted."""
 
-    unasked: Unasked
+    unasked: Counter[str]
 
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
     ) -> list[float | None]:
-        self.unasked.note("judge", len(pairs))
+        self.unasked["judge"] += len(pairs)
         return [None] * len(pairs)
 
 
@@ -245,10 +223,10 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
     settings, state = patient(settings, may_choose_chain=True), settings.state
     if not (reads_state and _exists(state)):
         settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=state.ttl)})
-    telemetry, unasked = Telemetry(Metrics(__version__)), Unasked()
+    telemetry, unasked = Telemetry(Metrics(__version__)), Counter[str]()
     routes = Routes(settings, build_upstreams(settings))
     store, index = build_stores(settings).store, build_index(settings) if reads_state else None
-    missing = None if loads else partial(unasked.note, "vectors")
+    missing = None if loads else lambda count: unasked.update(vectors=count)
     services = build_services(settings, store, index, telemetry, patient=True, missing=missing)
     async with AsyncExitStack() as stack:
         for each in (telemetry, store, *routes.upstreams, index, services):
@@ -259,10 +237,15 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
 
 @asynccontextmanager
 async def player_beside(
-    settings: Settings, routes: Routes, services: Services, store: Store, unasked: Unasked | None = None
+    settings: Settings, routes: Routes, services: Services, store: Store, unasked: Counter[str] | None = None
 ) -> AsyncGenerator[Player]:
     """Return a player beside services: it reads what they keep, changes nothing of it, and asks no small model."""
-    over, metrics, unasked, judge = Overlay(store), Metrics(__version__), unasked or Unasked(), None
+    over, metrics, unasked, judge = (
+        Overlay(store),
+        Metrics(__version__),
+        Counter() if unasked is None else unasked,
+        None,
+    )
     if settings.judge is not None:
         judge = SilentJudge(settings.judge, routes, metrics)
         judge.unasked = unasked

@@ -173,7 +173,7 @@ def _string(text: str, inner: Inner, depth: int, start: str) -> Iterator[TextLin
         return
     yield TextLine(start + _QUOTES, depth)
     for line in lines:
-        yield line._replace(depth=depth + 1 + min(line.depth, _DEEPEST))
+        yield line if line.is_blank else line._replace(depth=depth + 1 + min(line.depth, _DEEPEST))
     yield TextLine(" " * depth + _QUOTES, depth)
 
 
@@ -206,6 +206,10 @@ def _short(value: Any, room: int) -> str | None:
 
 _FEW = 80
 _BLANK = 3
+_NUMBER = re.compile(r"[ \t]*(\d+)(?:\t|→|[:|] ?)")
+"""The number of a line of a file, in front of it: the line is indented as what follows."""
+_NUMBERED = 20
+"""Lines whose numbers are looked at."""
 _BLOB = re.compile(r"[A-Za-z0-9+/_-]{2000,}={0,2}")
 _BLOB_LENGTH = 2000
 _BEGUN = 24
@@ -284,11 +288,16 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _text_lines(text: str) -> Iterator[TextLine]:
-    for line in last_written(text).split("\n"):
+    lines = last_written(text).split("\n")
+    numbers = [number and int(number[1]) for number in map(_NUMBER.match, lines[:_NUMBERED])]
+    is_numbered = numbers[0] is not None and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+    for line in lines:
+        number = _NUMBER.match(line) if is_numbered else None
+        depth = depth_of(line[number.end() :] if number else line)
         if len(line) <= WIDE:
-            yield TextLine(line, depth_of(line))
+            yield TextLine(line, depth)
         else:
-            yield from pieces_of(line, depth_of(line))
+            yield from pieces_of(line, depth)
 
 
 def _counted(lines: Iterable[TextLine]) -> Iterator[TextLine]:
@@ -306,7 +315,7 @@ def _once(run: list[TextLine]) -> Sequence[TextLine]:
     if len(run) < 3:
         return run
     first, again, *rest = run
-    if not first.text.strip():
+    if first.is_blank:
         return run if len(run) <= _BLANK else [first]
     if (len(rest) + 1) * len(first.text) <= _FEW:
         return run

@@ -72,7 +72,7 @@ def condensed(text: str, room: int) -> str:
 
 def _selected(lines: Sequence[TextLine], room: int, most: int = 0) -> str:
     """Return the lines that tell most. The form may be longer than the room, up to `most`, where it names all hits."""
-    texts = [line.text for line in lines if line.text.strip()]
+    texts = [line.text for line in lines if not line.is_blank]
     name = _namer(texts)
     names = int(_NAMES * room) if name is not None else 0
     for each in (_hit, _file) if name is _hit else ():
@@ -107,7 +107,7 @@ class _Choice:
                 continue
             fresh = [at for at in (*self._above(place), place) if not self.selected[at]]
             cost = sum(self._cost(at) for at in fresh)
-            if fresh and cost <= most and self._lines[place].text.strip():
+            if fresh and cost <= most and not self._lines[place].is_blank:
                 for at in fresh:
                     self.selected[at] = 1
                 most -= cost
@@ -155,10 +155,10 @@ def _parents(lines: Sequence[TextLine]) -> list[int | None]:
     parents: list[int | None] = []
     above: list[tuple[int, int]] = []
     for place, line in enumerate(lines):
-        if not line.text.strip():
+        if line.is_blank:
             parents.append(None)
             continue
-        level = _level(line, is_first=not place or not lines[place - 1].text.strip())
+        level = _level(line, is_first=not place or lines[place - 1].is_blank)
         while above and above[-1][0] >= level:
             above.pop()
         parents.append(above[-1][1] if above else None)
@@ -176,7 +176,7 @@ def _level(line: TextLine, *, is_first: bool) -> int:
 
 def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterator[tuple[float, Iterable[int]]]:
     """Yield groups of lines, the most important first, with the part of the room that each may take."""
-    full = [place for place, line in enumerate(lines) if line.text.strip()]
+    full = [place for place, line in enumerate(lines) if not line.is_blank]
     yield 0.5, [place for place in (*full[:_HEAD], *full[-_TAIL:]) if len(lines[place].text) <= WIDE]
     rare = [full[row] for row in rare_lines([lines[place] for place in full])]
     yield 0.6, [*_with_names(lines, full, parents, rare)]
@@ -184,7 +184,7 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     heads = [place for place in full if place in above or _HEADING.match(lines[place].text[:200])]
     if 2 * len(heads) < len(full):
         yield 0.6, sorted(heads, key=lambda at: lines[at].depth)
-    yield 0.3, _spread([place for place in full if place and not lines[place - 1].text.strip()])
+    yield 0.3, _spread([place for place in full if place and lines[place - 1].is_blank])
     yield 0.9, _dense(lines, full)
     yield 1, full
 
@@ -270,7 +270,7 @@ def _with_gaps(
 
 def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int) -> tuple[Sequence[TextLine], int]:
     """Return the note on lines that are left out, and the room that remains for names."""
-    full = [line for line in run if line.text.strip()]
+    full = [line for line in run if not line.is_blank]
     if not full and sum(len(line.text) + 1 for line in run) <= _NOTE:
         return run, room
     inside = all(line.glue != "\n" for line in run)
@@ -292,9 +292,13 @@ def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
     hits = [*filter(None, map(_hit, first))]
     if len(hits) >= max(_ROWS, _FEWEST_HITS * len(first)) and len(set(hits)) >= 0.7 * len(hits):
         return _hit
-    texts = texts[:: max(1, len(texts) // _FEW)] if len(texts) >= _ROWS else ()
+    step = max(1, len(texts) // _FEW)
+    texts = texts[::step] if len(texts) >= _ROWS else ()
     for name in (_first_cell, _last_word) if texts else ():
         names = [name(text) for text in texts]
+        ends = names[0], names[-1]
+        if all(map(str.isdecimal, ends)) and 0 < int(ends[1]) - int(ends[0]) < 2 * step * len(names):
+            continue  # numbers of lines: those around a gap tell them
         good = [one for one in names if _NAMED.fullmatch(one) and (is_identifier(one) or one.isdigit())]
         if min(len(good), len(set(names))) >= 0.7 * len(texts):
             return name

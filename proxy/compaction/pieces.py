@@ -27,6 +27,11 @@ class TextLine(NamedTuple):
     cells: tuple[str, ...] = ()
     """Of a row of JSON its values."""
 
+    @property
+    def is_blank(self) -> bool:
+        """True for nothing but white space, behind a line's number too."""
+        return self.depth == _NOWHERE or not self.text
+
 
 def depth_of(line: str) -> int:
     """Return how far a line is indented; an empty one stands under any."""

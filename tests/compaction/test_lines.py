@@ -177,6 +177,18 @@ def test_of_more_hits_than_there_is_room_for_as_many_are_named_as_fit() -> None:
     assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
 
 
+@pytest.mark.parametrize("sign", ["\t", "→", "|", ": "])
+def test_code_with_numbered_lines_keeps_what_it_stands_under(sign: str) -> None:
+    methods = "".join(
+        f"    def {name}(self):\n        self.x = {n}\n        return {n}\n\n" for n, name in enumerate(NAMES)
+    )
+    code = f"class A:\n\n{methods}\n\nclass B(A):\n    pass\n\n\n{methods}"
+    numbered = "\n".join(f"{n:6}{sign}{line}" for n, line in enumerate(code.split("\n"), 1))
+    stays = {line.partition(sign)[2] for line in kept(numbered)}
+    assert {"class A:", "class B(A):", "    def a(self):"} < stays
+    assert "lines; " not in form(numbered), "the numbers around a gap tell those in it"
+
+
 def test_a_markdown_text_keeps_its_headings_and_the_first_lines_of_paragraphs() -> None:
     text = "\n\n".join(
         f"## Part {n}\n\nPart {n} says this first.\n{'It goes on and on here. ' * 5}\n{'More of it. ' * 9}"

@@ -23,7 +23,6 @@ from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
 from proxy.http.encodings import coding_of, decoded
 from proxy.http.headers import Headers, request_id, retry_after
-from proxy.identity import tenant_of
 from proxy.state.threads import do_sized
 from proxy.telemetry.observation import Observation
 
@@ -105,7 +104,8 @@ class Exchange:
 
     seen: Observation
     """Its observation, which the endpoint begins."""
-    caller: Caller | None = None
+    caller: Caller
+    """Its sender, whom the gate has found."""
     admission: Admission | None = None
     """Account of the request with the limits of its key, if there are any."""
     status: int | None = None
@@ -187,10 +187,6 @@ class Exchange:
     def release(self) -> None:
         self._intake.release(self._counted)
         self._counted = 0
-
-    @property
-    def tenant(self) -> str:
-        return tenant_of(self.headers) if self.caller is None else self.caller.tenant
 
     async def tell(self, answer: Any) -> None:
         """Send an answer in JSON that no cache may store."""

@@ -9,7 +9,7 @@ from proxy.access.exchange import Exchange
 from proxy.access.limits import Admission, KeyLimits, Terms
 from proxy.access.metering import ALL, Meter
 from proxy.chat.errors import ConfigError, Overloaded, RateLimited
-from proxy.config.settings import Allowance, AuthSettings, KeysAuth, Settings
+from proxy.config.settings import AuthSettings, KeysAuth, Settings
 from proxy.http.headers import retry_after
 
 if TYPE_CHECKING:
@@ -93,14 +93,3 @@ def _tokens(auth: AuthSettings) -> "TokenVerifier | None":
     except ImportError:
         raise ConfigError("auth.tokens needs PyJWT: pip install 'penstock[oidc]'") from None
     return TokenVerifier(auth)
-
-
-def is_needed(settings: Settings) -> bool:
-    """Return whether the settings have keys or limits, which a gate enforces."""
-    limits = settings.limits
-    return (
-        limits.max_concurrent is not None
-        or limits.max_concurrent_per_key is not None
-        or isinstance(settings.auth, KeysAuth)
-        or any(getattr(limits, name) is not None for name in Allowance.model_fields)
-    )

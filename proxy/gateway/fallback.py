@@ -202,8 +202,7 @@ class Attempts:
         if not isinstance(error, ErrorReply):
             raise error or UpstreamFailed("no upstream was asked")
         reply = error.reply
-        if http.caller is not None:
-            reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
+        reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
         await http.respond(reply.status, relayed(reply.headers, stream=False), reply.body or b"")
 
     def _learns(self, refusal: PenstockError) -> bool:

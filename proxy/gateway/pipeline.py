@@ -79,7 +79,7 @@ class Pipeline:
         Nothing is remembered of it: it is no turn of its conversation.
         """
         async with http.watch():
-            spoken, asked = self._routes.of(body.model, http.caller), Asked(http.headers, http.query, http.caller)
+            spoken, asked = self._routes.of(body.model, http.caller), Asked(http.headers, http.caller, http.query)
             route = bridged(spoken, body.wire)
             prepared = await self._preparation.prepare(body, route, self._choose(route, asked, http), asked)
             call, done = prepared.call, prepared.rewritten
@@ -91,14 +91,13 @@ class Pipeline:
             if done is not None and done.outcome.rejected is not None and not done.is_guarded:
                 call = replace(call, body=body.raw)
             async with Observers(call, route.upstream, http, body) as observers:
-                await relay(
-                    http, await self._send(replace(prepared, rewritten=None), observers.call, http.caller), observers
-                )
+                reply = await self._send(replace(prepared, rewritten=None), observers.call, http.caller)
+                await relay(http, reply, observers)
 
     async def _count_here(self, body: Body, prepared: Prepared, http: Exchange) -> None:
         """Answer with our own count, where the upstream has none for the wire."""
         done = prepared.rewritten or await self._preparation.rewrite(
-            body, prepared.route, Chosen(None, ()), Asked(http.headers, http.query, http.caller), sends=False
+            body, prepared.route, Chosen(None, ()), Asked(http.headers, http.caller, http.query), sends=False
         )
         counted = await done.tokens.count(done.outcome.request)
         answer: dict[str, Any] = {"input_tokens": counted.total}
@@ -108,7 +107,7 @@ class Pipeline:
 
     async def _prepare(self, body: Body, route: Route, http: Exchange, *, may_choose_model: bool) -> Prepared:
         """Prepare a request for a model, and tell what that did. Raises `PenstockError` where it must not be sent."""
-        asked = Asked(http.headers, http.query, http.caller, may_choose_model)
+        asked = Asked(http.headers, http.caller, http.query, may_choose_model)
         prepared = await self._preparation.prepare(body, route, self._choose(route, asked, http), asked)
         done = prepared.rewritten
         if done is None:
@@ -130,10 +129,10 @@ class Pipeline:
         if self._pilot is not None and (pilot := self._pilot.watch(prepared)) is not None:
             watches.append(pilot)
         if self._saving is not None:
-            watches.append(self._saving.watch(prepared, body, Asked(http.headers, http.query, http.caller)))
+            watches.append(self._saving.watch(prepared, body, Asked(http.headers, http.caller, http.query)))
         return watches
 
-    async def _send(self, prepared: Prepared, call: Call, caller: Caller | None) -> Reply:
+    async def _send(self, prepared: Prepared, call: Call, caller: Caller) -> Reply:
         """Return the answer to a call: of the upstream, or of the dialogue that it has with the internal tools."""
         upstream, done = prepared.route.upstream, prepared.rewritten
         try:
@@ -142,13 +141,12 @@ class Pipeline:
                     return await upstream.send(call)
                 return await loop.send(upstream, call, done.tools, done.record)
         except PenstockError as error:
-            if caller is not None:
-                caller.check_key(error.status)
+            caller.check_key(error.status)
             raise
 
     async def rewrite(self, body: Body, route: Route, http: Exchange) -> tuple[str | None, Rewritten]:
         """Run the chain over a request that others send; its name, and what it made. Raises `PenstockError`."""
-        asked = Asked(http.headers, http.query, http.caller)
+        asked = Asked(http.headers, http.caller, http.query)
         chosen = self._choose(route, asked, http)
         done = await self._preparation.rewrite(body, route, chosen, asked, sends=False)
         _tell(done, http)

@@ -31,7 +31,7 @@ from proxy.gateway.hidden import Hidden, HiddenParts, Record, Settle, digest
 from proxy.gateway.relay import Observer
 from proxy.gateway.signed import Prefixes, Settled, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
-from proxy.identity import identify, tenant_of
+from proxy.identity import identify
 from proxy.llm.judge import BoundJudge, UpstreamJudge
 from proxy.llm.writer import BoundDrafts, DraftService, Writer
 from proxy.memories.service import MemoryService
@@ -72,16 +72,11 @@ class Asked(NamedTuple):
 
     headers: Mapping[str, str]
     """The client's, names in lower case."""
+    caller: Caller
     query: str = ""
     """Without the question mark."""
-    caller: Caller | None = None
-    """The caller, if callers are authenticated."""
     may_choose_model: bool = False
     """True if a policy may send it to another model."""
-
-    @property
-    def tenant(self) -> str:
-        return tenant_of(self.headers) if self.caller is None else self.caller.tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,14 +272,14 @@ class Preparation:
             return None
         if not self._server.may_choose_chain:
             raise BadRequest("x-penstock-chain is not allowed here; leave it out", code="chain_not_allowed")
-        known_to = [each for each in self._chains if asked.caller is None or asked.caller.may_choose(each)]
+        known_to = [each for each in self._chains if asked.caller.may_choose(each)]
         if chosen not in known_to:
             known = ", ".join(sorted(known_to))
             raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
         return chosen
 
     def _skips(self, asked: Asked) -> bool:
-        may = self._server.may_bypass and (asked.caller is None or asked.caller.may_choose(BYPASS))
+        may = self._server.may_bypass and asked.caller.may_choose(BYPASS)
         if asked.headers.get("x-penstock-bypass", "").lower() != "true":
             # what the client itself sums up, it sums up whole
             return may and asked.headers.get("x-claude-code-request-class") == "compaction"
@@ -346,7 +341,7 @@ class Preparation:
 
     async def _read(self, body: Body, asked: Asked) -> tuple[ChatRequest, Identity]:
         """Return the request in a body, and whose it is; a large one is read in a thread. Raises `BadRequest`."""
-        tenant = asked.tenant
+        tenant = asked.caller.tenant
 
         def read() -> tuple[ChatRequest, Identity]:
             sent = body.parse(self._server.max_messages, TenantCache(self._services.parsed, tenant))

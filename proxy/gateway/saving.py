@@ -85,7 +85,7 @@ class Saving:
     def _line(self, prepared: Prepared, body: Body, asked: Asked, at: str, usage: Usage) -> bytes:
         done = prepared.rewritten
         came = body.parse() if done is None else done.sent
-        who = identify(asked.headers, came, asked.tenant)
+        who = identify(asked.headers, came, asked.caller.tenant)
         if done is not None and done.is_guarded:
             came = done.ctx.incoming
         row = {"at": at, "conversation": f"{who.tenant[:12]}/{who.scope}", "headers": _names(who)}

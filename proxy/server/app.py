@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from proxy.access.browsers import Browsers, open_to
 from proxy.access.exchange import Intake
-from proxy.access.gate import Gate, Handler, is_needed
+from proxy.access.gate import Gate, Handler
 from proxy.access.limits import KeyLimits
 from proxy.access.metering import Meter
 from proxy.chat.errors import PenstockError, error_body
@@ -253,7 +253,7 @@ class App:
         judge = None if settings.judge is None else UpstreamJudge(settings.judge, routes, telemetry.metrics)
         services = replace(self.services, writing=writing, judge=judge)
         limits = KeyLimits(settings.limits, self.stores.counters, telemetry.metrics, patience=self.stores.patience)
-        gate = Gate(settings, limits, self.slots, self.meter) if is_needed(settings) else None
+        gate = Gate(settings, limits, self.slots, self.meter)
         pipeline = Pipeline(settings, routes, services, self.saving, self.pilot if settings.pilot.is_on else None)
         api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
         memories, sharing, models = MemoriesApi(settings, services.memories), Sharing(services), ModelsApi(routes)
@@ -262,7 +262,7 @@ class App:
         browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
         explaining = Explaining(config, routes, services, self.stores.store)
         generation = Generation(
-            config, upstreams, services, explaining, telemetry, self.intake, gate, browsers, self.headers
+            config, upstreams, services, explaining, telemetry, gate, self.intake, browsers, self.headers
         )
 
         def endpoint(

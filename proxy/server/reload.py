@@ -43,9 +43,8 @@ class Generation:
     services: Services
     explaining: Explaining
     telemetry: Telemetry
+    gate: Gate
     intake: Intake | None = None
-    gate: Gate | None = None
-    """Without one, everybody comes in."""
     browsers: Browsers | None = None
     """The refusals of web pages."""
     headers: Headers = field(default_factory=list)

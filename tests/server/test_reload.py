@@ -62,7 +62,7 @@ class World:
         own: Any = Closing(name, self.closed)
         services: Any = SimpleNamespace(judge=None, writing=None, forget=self.forgotten.append)
         unused: Any = None
-        made = Generation(config, {"kept": kept, name: own}, services, unused, unused)
+        made = Generation(config, {"kept": kept, name: own}, services, unused, unused, unused)
         made.chat = made.rest = self.serve
         return made
 

@@ -73,8 +73,8 @@ class Api:
                 await self._pass(kind.path, raw, http)  # no chain can read it: its bytes go as they are
                 return
             body = await do_sized(len(raw), partial(kind, raw))
-            if (key := http.caller) is not None and key.key is not None and kind.wire == "responses":
-                _check_stored(body, key)
+            if http.caller.key is not None and kind.wire == "responses":
+                _check_stored(body, http.caller)
             await answer(body, http)
 
         return serve
@@ -93,8 +93,7 @@ class Api:
         """Pass a request as it is to the upstream of the model that it names, or to the default one."""
         method = http.scope["method"]
         async with http.watch():
-            if http.caller is not None:
-                http.caller.check_path(method, path)
+            http.caller.check_path(method, path)
             named = await do_sized(len(raw), partial(_named, raw, http))
             upstream, model, raw, profile = self._upstream_of(raw, named, http)
             if upstream.name in self._keyed and not self._auth.lends(method, path):
@@ -123,8 +122,7 @@ class Api:
         return route.upstream, route.model, raw, route.profile
 
     def _unnamed(self, raw: bytes, http: Exchange) -> Upstream:
-        if http.caller is not None:
-            http.caller.check_unnamed()
+        http.caller.check_unnamed()
         default = self._routes.unnamed(forwarded(http.headers))
         http.seen.routed(model="none", upstream=default.name)
         if raw and (guard := self._guards.get(default.name)):  # the upstream may choose the model by itself
@@ -157,8 +155,7 @@ def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:
     """Return the same, also of a form."""
     if not http.headers.get("content-type", "").startswith("multipart/form-data"):
         return _model_in(raw)
-    if http.caller is not None:
-        http.caller.check_form()
+    http.caller.check_form()
     return _form_model(raw), None
 
 

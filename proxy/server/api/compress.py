@@ -71,7 +71,7 @@ class Sidecar:
         await http.respond(200, [_TEXT if plain else _JSON, NO_STORE], answer)
 
     async def _content(self, handle: str, http: Exchange) -> str | None:
-        who = identify(http.headers, None, None if http.caller is None else http.caller.tenant)
+        who = identify(http.headers, None, http.caller.tenant)
         is_part = bool(who.agent or who.task)
         if is_part and not who.session:
             told = "x-penstock-agent and x-penstock-task need x-penstock-session beside them"

@@ -20,7 +20,6 @@ from proxy.access.gate import Handler
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotKept, PenstockError
 from proxy.http.headers import Headers
-from proxy.identity import tenant_of
 from proxy.server.reload import Generation
 from proxy.state.store import StoreError
 from proxy.state.threads import do_sized
@@ -46,7 +45,7 @@ class Endpoint:
     ) -> None:
         """Without `spends`, serve also those who have nothing left; with `takes_forms`, bodies that are no JSON."""
         gate, server = generation.gate, generation.config.settings.server
-        self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
+        self._handle = partial(gate.serve, handler, spends=spends)
         self._generation, self._largest = generation, int(server.max_body_mib * 2**20)
         self._route, self._takes_forms = route, takes_forms
         self._version = (b"x-penstock-config", generation.config.version.encode())
@@ -61,7 +60,6 @@ class Endpoint:
             http.headers,
             path=None if self._route in _HANDLES else scope["path"],
             request_id=http.request_id,
-            tenant="" if generation.gate is not None else tenant_of(http.headers),  # the gate knows better
             config=generation.config.version,
         )
         if http.seen.explains:

@@ -142,8 +142,6 @@ class UsageApi:
         self._meter = meter
 
     async def report(self, http: Exchange) -> Mapping[str, object]:
-        if http.caller is None:
-            raise TypeError("there is no such path where clients have no key of Penstock")
         caller, now, used = http.caller, self._limits.clock(), None
         limits = await self._remaining(caller, now)
         with suppress(StoreError, TimeoutError):

@@ -226,7 +226,7 @@ class MemoriesApi:
                 code = "user_mismatch" if kind == "user" else "scope_mismatch"
                 raise BadRequest(told, param=kind, code=code, status=403)
             named[f"x-penstock-{kind}"] = name or (header if kind == "user" else "")
-        who = identify(named, None, http.tenant)
+        who = identify(named, None, http.caller.tenant)
         return Owner(who.tenant, who.user, scope_of(who.session, who.agent, who.task))
 
 

@@ -33,7 +33,7 @@ class ModelsApi:
         """`GET /v1/models`: those that the configuration names, and those of the upstreams that it lets through."""
         async with http.watch():
             listed = await self._listed(forwarded(http.headers))
-        data = [model for name, model in listed.items() if http.caller is None or http.caller.may_use(name)]
+        data = [model for name, model in listed.items() if http.caller.may_use(name)]
         if "anthropic-version" not in http.headers:
             return {"object": "list", "data": data}
         # the same list reads as Anthropic's too

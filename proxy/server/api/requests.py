@@ -49,7 +49,7 @@ class RecordsApi:
 
     async def explain(self, http: Exchange) -> Any:
         """`GET /v1/explain/{request-id}`, for the key that it came with."""
-        filters = Filters(request_id=http.scope["path_params"]["request_id"], tenant=http.tenant)
+        filters = Filters(request_id=http.scope["path_params"]["request_id"], tenant=http.caller.tenant)
         if not (newest := await self._latest(filters, 1)):
             raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
         return {**newest[0], "title": None}
@@ -82,8 +82,8 @@ class RecordsApi:
 
     async def conversations(self, request: Request) -> dict[str, Any]:
         asked = _asked(_AskedConversations, request.query_params)
-        limit, before = min(asked.limit, _MOST), _seconds(asked.before)
-        listed = await self._ask(table.conversations, asked.filters, limit + 1, before)
+        limit = min(asked.limit, _MOST)
+        listed = await self._ask(table.conversations, asked.filters, limit + 1, asked.before)
         return {"conversations": listed[:limit], "more": len(listed) > limit, **self._about}
 
     async def conversation(self, request: Request) -> dict[str, Any]:
@@ -182,15 +182,16 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-Date = Annotated[datetime, AfterValidator(lambda date: date if date.tzinfo else date.replace(tzinfo=UTC))]
+Time = Annotated[datetime, AfterValidator(lambda date: (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp())]
+"""A date, of which the seconds since 1970 are taken."""
 
 
 class _AskedRecords(BaseModel):
     """A query string for records; others may have further parameters."""
 
-    since: Date | None = None
-    until: Date | None = None
-    tenant: str | None = None
+    since: Time | None = None
+    until: Time | None = None
+    tenant: Annotated[str, AfterValidator(tenant_of_name)] | None = None
     model: str | None = None
     chain: str | None = None
     words: Annotated[str, AfterValidator(lambda words: words[:_LONGEST].strip() or None)] | None = None
@@ -200,25 +201,14 @@ class _AskedRecords(BaseModel):
 
     @property
     def filters(self) -> Filters:
-        return Filters(
-            since=_seconds(self.since),
-            until=_seconds(self.until),
-            tenant=tenant_of_name(self.tenant) if self.tenant else None,
-            model=self.model,
-            chain=self.chain,
-            words=self.words,
-            failed=None if self.status is None else self.status == "error",
-        )
+        conditions = {name: value for name, value in self if name in Filters._fields}
+        return Filters(**conditions, failed=None if self.status is None else self.status == "error")
 
 
 class _AskedConversations(_AskedRecords):
-    before: Date | None = None
+    before: Time | None = None
     limit: Annotated[int, Field(ge=0)] = 50
 
 
 def _asked(kind: type[Fields], query: Mapping[str, Any]) -> Fields:
     return valid(kind, {name: value for name, value in query.items() if value})
-
-
-def _seconds(date: datetime | None) -> float | None:
-    return None if date is None else date.timestamp()

@@ -113,7 +113,7 @@ def _identity(http: Exchange, names: Mapping[str, str]) -> Identity:
     if not names["session"]:
         told = "name the session: by the header x-penstock-session"
         raise BadRequest(told, param="x-penstock-session", code="session_required")
-    return identify({f"x-penstock-{name}": value for name, value in names.items()}, None, http.tenant)
+    return identify({f"x-penstock-{name}": value for name, value in names.items()}, None, http.caller.tenant)
 
 
 def _reader(http: Exchange) -> Identity:

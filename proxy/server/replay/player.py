@@ -21,6 +21,7 @@ from proxy.context import Identity, Material, ModelProfile, Pair, Question, Toke
 from proxy.gateway.hidden import Hidden
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import learn
+from proxy.identity import tenant_of
 from proxy.llm.judge import UpstreamJudge
 from proxy.models.tokens import BoundTokens
 from proxy.models.usage import Usage
@@ -89,12 +90,13 @@ class Player:
     ) -> Explained:
         """Prepare a request as served `at` seconds since 1970, with its `conversation` in the provider's cache."""
         self._now = self._now if at is None else at
-        chain, headers, caller, body = how.get("chain"), how.get("headers", {}), how.get("caller"), body_of(raw)
+        chain, headers, body = how.get("chain"), how.get("headers", {}), body_of(raw)
+        caller = how.get("caller") or Caller(tenant_of(headers))
         route = self._routes.of(body.model, caller)
         if chain is not None and chain not in self._settings.chains:
             raise BadRequest(f"there is no chain {chain!r}; known: {', '.join(self._settings.chains)}")
-        kept = without_account(headers) if caller is not None and caller.key is not None else headers
-        asked = Asked({**kept, "x-penstock-chain": chain} if chain else kept, caller=caller)
+        kept = without_account(headers) if caller.key is not None else headers
+        asked = Asked({**kept, "x-penstock-chain": chain} if chain else kept, caller)
         chosen = self._preparation.chain_of(route, asked)
         # loading a vocabulary, or an embedding model, is not the chain's time
         count = await self.counter(route.profile).count(body.parse(self._settings.server.max_messages))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.access.exchange import Exchange
+from proxy.access.gate import Gate
+from proxy.access.limits import KeyLimits
 from proxy.chat.errors import BadRequest
 from proxy.config.load import load
 from proxy.server.api.endpoint import Endpoint, JsonFields, valid
@@ -40,7 +42,8 @@ async def test_an_answered_error_keeps_nothing_of_its_request(tmp_path: Path) ->
         (tmp_path / "config.yaml").write_text('upstreams: {a: {kind: echo}}\nmodels: [{match: "*", upstream: a}]\n')
         unused: Any = None
         config, telemetry = load(tmp_path / "config.yaml"), Telemetry(Metrics("0"))
-        await Endpoint(refuse, "/x", Generation(config, {}, unused, unused, telemetry))(scope, receive, send)
+        gate = Gate(config.settings, KeyLimits(config.settings.limits, unused, telemetry.metrics))
+        await Endpoint(refuse, "/x", Generation(config, {}, unused, unused, telemetry, gate))(scope, receive, send)
         assert [each() for each in held] == [None]
     finally:
         gc.enable()

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from policies.compact_tool_results.exchange import Before, SentExchange, ShortenedExchange, ShorteningRules
 from proxy.chat import ChatRequest, Message, Tool
-from proxy.compaction.calls import edits_files
 from proxy.compaction.form import plain, rows, weight
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
@@ -30,7 +29,7 @@ class CompactToolResults(Policy):
 
     A new result loses nothing: MCP's envelope around a text and a terminal's colours go; like records of JSON become
     rows below their keys; repeated lines are counted; lines that an earlier result still shows become a note. A file
-    that a tool can edit stays byte for byte, except for what an earlier reading shows.
+    that a call names stays byte for byte, except for what an earlier reading shows: an edit needs its exact text.
 
     Once the model has read it, a result of more than `over` characters may keep only the lines that tell most, with
     marked gaps and the handle of the whole: never a file, and only where that pays within `turns` further requests, the
@@ -48,7 +47,7 @@ class CompactToolResults(Policy):
 
     arguments_over: int = Field(default=4000, ge=200)
     """Strings of at most this many characters in the model's own calls stay whole. What a call writes to a file stays
-    in any case where a tool can edit it."""
+    in any case."""
 
     turns: int = Field(default=8, ge=1)
     """The expected further requests of a conversation, within which a short form must pay for itself."""
@@ -63,8 +62,8 @@ class CompactToolResults(Policy):
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
         if not request.form.any("tools used", _uses_tools):
             return Keep("no tool results")
-        size, edits = await _tools(request.tools, ctx)
-        terms = self._terms(request, ctx, edits=edits)
+        size = await _weight(request.tools, ctx)
+        terms = self._terms(request, ctx)
         start = _Walked(hash((terms, ctx.model.cache, size, bool(ctx.frozen))), before=Before(size, size))
         form, name = request.form, ("compact_tool_results", start.hash)
         _, walked = form.resume(name, start)
@@ -101,25 +100,24 @@ class CompactToolResults(Policy):
             return Keep(f"nothing to shorten in {counted(results, 'tool result')}" if results else "no tool results")
         return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
 
-    def _terms(self, request: ChatRequest, ctx: Context, *, edits: bool) -> ShorteningRules:
+    def _terms(self, request: ChatRequest, ctx: Context) -> ShorteningRules:
         return ShorteningRules(
             over=self.over,
             arguments_over=self.arguments_over,
             turns=self.turns,
             read_again=self.read_again,
             layout=rows if self.tables == "rows" else plain,
-            edits_files=edits,
             leaves_out=ctx.archive is not None and is_readable(request, ctx),
             tool_tokens=tokens_to_offer(request),
         )
 
 
-async def _tools(tools: Sequence[Tool], ctx: Context) -> tuple[int, bool]:
-    """Return the weight of tools, and whether one edits files. Most requests have the tools of an earlier one."""
+async def _weight(tools: Sequence[Tool], ctx: Context) -> int:
+    """Return the weight of tools. Most requests have the tools of an earlier one."""
     raws = raws_of(tools)
 
-    def work() -> tuple[int, bool]:
-        return sum(weight(raw.decode()) for raw in raws), any(map(edits_files, tools))
+    def work() -> int:
+        return sum(weight(raw.decode()) for raw in raws)
 
     return await ctx.once.of_key(("weight of tools", hash(raws), len(raws)), sum(map(len, raws)), work)
 

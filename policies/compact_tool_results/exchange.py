@@ -33,8 +33,6 @@ class ShorteningRules(NamedTuple):
     turns: int
     read_again: float
     layout: Callable[[str], Sent]
-    edits_files: bool
-    """True if a tool can edit files."""
     leaves_out: bool
     """True if the model can read omitted texts again."""
     tool_tokens: int
@@ -129,8 +127,8 @@ class ShortenedExchange:
         return lines
 
     def _files(self) -> set[int]:
-        """Return the places of results that are files which a tool can edit."""
-        calls = self._group[0].get("tool_calls") or () if self._terms.edits_files else ()
+        """Return the places of results that are files: an edit needs their exact text."""
+        calls = self._group[0].get("tool_calls") or ()
         reading = {str(call.get("id", "")) for call in calls if reads_file(call)}
         return {place for place, one in enumerate(self._group) if str(one.get("tool_call_id", "")) in reading}
 
@@ -273,7 +271,7 @@ class ShortenedExchange:
             function = call.get("function") or {}
             arguments = function.get("arguments")
             short = arguments
-            if isinstance(arguments, str) and not (self._terms.edits_files and names_file(call)):
+            if isinstance(arguments, str) and not names_file(call):
                 short = await self._short_arguments(arguments, others)
             calls.append({**call, "function": {**function, "arguments": short}} if short != arguments else call)
         changed = sum(call is not other for call, other in zip(calls, message["tool_calls"], strict=True))

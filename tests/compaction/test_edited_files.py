@@ -1,12 +1,11 @@
-"""Files that an agent may edit are known by the calls that read them and by the tools that change them."""
+"""Files that an agent may edit are known by the calls that name them, in whatever language the tools are named."""
 
 import json
 from typing import Any
 
 import pytest
 
-from proxy.chat import Tool
-from proxy.compaction.calls import edits_files, names_file, reads_file
+from proxy.compaction.calls import names_file, reads_file
 
 
 def called(name: str, **arguments: Any) -> dict[str, Any]:
@@ -14,31 +13,12 @@ def called(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "edits"),
-    [
-        ("edit_file", {"path": "string"}, True),
-        ("str_replace_based_edit_tool", {"command": "string"}, True),
-        ("applyPatch", {}, True),
-        ("bash", {"command": "string"}, True),
-        ("change", {"old_string": "string", "new_string": "string"}, True),
-        ("search", {"query": "string"}, False),
-        ("credit_card", {"number": "string"}, False),
-    ],
-)
-def test_a_tool_that_edits_is_known(name: str, parameters: dict[str, str], edits: bool) -> None:
-    assert edits_files(Tool.function(name, "It does.", parameters)) is edits
-
-
-def test_a_tool_of_another_form_is_known_or_no_fault() -> None:
-    assert edits_files(Tool({"type": "custom", "custom": {"name": "apply_patch"}}))
-    assert not edits_files(Tool({"type": "function", "function": {"name": "look", "parameters": {"properties": 1}}}))
-
-
-@pytest.mark.parametrize(
     ("call", "reads"),
     [
         (called("read_file", path="src/a.py"), True),
         (called("read_file", path="Makefile"), True),
+        (called("leer_archivo", ruta="src/a.py"), True),
+        (called("读取文件", 路径="配置/.env", 行=20), True),
         (called("View", file_path="/srv/värden.toml", limit=20), True),
         (called("bash", command="cd /srv && cat conf/app.yaml | head -50"), True),
         (called("bash", command="sed -n 10,40p src/a.py"), True),

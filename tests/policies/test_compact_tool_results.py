@@ -139,13 +139,21 @@ async def test_a_second_pass_over_a_repeat_changes_nothing(messages: tuple[Messa
     assert await forwarded(request) != list(request.messages)  # and the pass behind it finds nothing more
 
 
-EDIT = Tool.function("edit_file", "Edits.", {"path": "string", "old_str": "string", "new_str": "string"})
 NUMBERED = "\n".join(f"{n}: line {n * n} of the program does what it says" for n in range(1, 101))
 
 
-async def test_a_file_that_was_read_stays_byte_for_byte() -> None:
-    read = (calls("c1", name="read_file", arguments='{"path": "package.json"}'), result(LOOKUP), ANSWER, ASKED)
-    assert [(await shown(*read, tools=[each]))[1] == LOOKUP for each in (EDIT, tool())] == [True, False]
+@pytest.mark.parametrize(
+    ("name", "arguments", "stays"),
+    [
+        ("read_file", {"path": "package.json"}, True),
+        ("leer_archivo", {"ruta": "package.json"}, True),
+        ("läs", {"sökväg": "conf/.env", "rader": 900}, True),
+        ("lookup", {"key": "package"}, False),
+    ],
+)
+async def test_a_file_that_a_call_names_stays_byte_for_byte(name: str, arguments: dict[str, Any], stays: bool) -> None:
+    read = (calls("c1", name=name, arguments=json.dumps(arguments)), result(LOOKUP), ANSWER, ASKED)
+    assert ((await shown(*read))[1] == LOOKUP) is stays
 
 
 async def test_a_file_that_is_read_again_after_an_edit_is_what_changed() -> None:
@@ -153,7 +161,7 @@ async def test_a_file_that_is_read_again_after_an_edit_is_what_changed() -> None
     lines = [f"def step_{n}(total): return total + {n}" for n in range(80)]
     changed = [*lines[:40], "def step_40(total, tax): return total * tax", *lines[41:]]
     first, second = (result("\n".join(each), name) for each, name in ((lines, "c1"), (changed, "2")))
-    said = await shown(reads[0], first, ANSWER, reads[1], second, tools=[EDIT])
+    said = await shown(reads[0], first, ANSWER, reads[1], second)
     assert said[1] == "\n".join(lines)
     assert said[4].split("\n") == [
         "[… 37 lines as above; from def step_0(total): retur… to def step_36(total): retu…]",
@@ -182,17 +190,10 @@ async def test_a_payload_in_arguments_is_shortened_and_all_else_stays() -> None:
     assert is_shortened(read["tags"][1])
 
 
-@pytest.mark.parametrize(
-    ("wanted", "tools", "stays"),
-    [
-        pytest.param({"path": "/tmp/a.txt"}, [EDIT], True, id="a file that a tool can edit"),
-        pytest.param({"path": "/tmp/a.txt"}, [tool()], False, id="no tool edits files"),
-        pytest.param({"to": "ana"}, [EDIT], False, id="no file"),
-    ],
-)
-async def test_what_a_call_writes_to_a_file_stays(wanted: dict[str, str], tools: list[Tool], stays: bool) -> None:
+@pytest.mark.parametrize(("wanted", "stays"), [({"path": "/tmp/a.txt"}, True), ({"to": "ana"}, False)])
+async def test_what_a_call_writes_to_a_file_stays(wanted: dict[str, str], stays: bool) -> None:
     arguments = json.dumps({**wanted, "content": PROSE})
-    messages = await forwarded(request_of(call(arguments), result("done")).with_tools(tools))
+    messages = await forwarded(request_of(call(arguments), result("done")))
     assert (messages[2]["tool_calls"][0]["function"]["arguments"] == arguments) is stays
 
 

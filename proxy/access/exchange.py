@@ -106,8 +106,8 @@ class Exchange:
     """Its observation, which the endpoint begins."""
     caller: Caller
     """Its sender, whom the gate has found."""
-    admission: Admission | None = None
-    """Account of the request with the limits of its key, if there are any."""
+    admission: Admission
+    """Account of the request with the limits of its key."""
     status: int | None = None
     streamed = False
     sends_events = False

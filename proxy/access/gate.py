@@ -24,15 +24,11 @@ Handler = Callable[[Exchange], Awaitable[None]]
 class Gate:
     """Admission of requests up to the limits of their callers."""
 
-    def __init__(
-        self, settings: Settings, limits: KeyLimits, slots: Counter[str] | None = None, meter: Meter | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, limits: KeyLimits, slots: Counter[str], meter: Meter) -> None:
         """`meter` records use. `slots` counts requests under way by account, and under `ALL`, across reloads."""
         self._callers, self._tokens = Callers(settings.auth), _tokens(settings.auth)
-        self._meter = meter
-        self._limits = limits
+        self._limits, self._slots, self._meter = limits, slots, meter
         self._most = settings.limits.max_concurrent
-        self._slots = Counter() if slots is None else slots
 
     async def serve(self, handler: Handler, http: Exchange, *, spends: bool = True) -> None:
         """Admit and handle a request, or raise; with `spends=False` even if the limit of the day is used up."""
@@ -42,23 +38,19 @@ class Gate:
         if caller.key is not None:
             # the key is no longer needed, so nothing after this can forward it
             http.headers, http.query = without_account(http.headers), without_secrets(http.query)
-        terms = self._limits.terms(caller)
-        admission = Admission(self._limits, caller) if terms.are_counted else None
+        admission = http.admission = Admission(self._limits, caller)
         try:
             # free the slot before counting the use: the client may send its next request as soon as it has its answer
-            account = self._take_slot(caller, terms)
+            account = self._take_slot(caller, admission.terms)
             try:
-                if admission is not None:
-                    await admission.begin(http.own_headers, spends=spends)
-                    http.admission = admission
+                await admission.begin(http.own_headers, spends=spends)
                 await handler(http)
             finally:
                 self._free_slot(account)
         finally:
-            if self._meter is not None and caller.key is not None and seen.answers:
+            if caller.key is not None and seen.answers:
                 self._meter.note(caller.account, seen.entry, seen.answers, seen.usd)
-            if admission is not None:
-                await admission.settle()
+            await admission.settle()
 
     async def _caller(self, headers: Mapping[str, str]) -> Caller:
         token = None if self._tokens is None else self._callers.token_of(headers)

@@ -179,10 +179,6 @@ class Terms(Allowance):
         return cls.model_construct(**common | {name: value for name, value in own.items() if value is not None})
 
     @cached_property
-    def are_counted(self) -> bool:
-        return any(getattr(self, name) is not None for name in Allowance.model_fields)
-
-    @cached_property
     def of_day(self) -> dict[str, float]:
         limits = {"tokens": self.tokens_per_day, "usd": self.budget_per_day}
         return {unit: limit for unit, limit in limits.items() if limit is not None}
@@ -249,7 +245,7 @@ class Admission:
 
     def __init__(self, limits: KeyLimits, caller: Caller) -> None:
         self._limits, self._account = limits, caller.account
-        self._terms = limits.terms(caller)
+        self.terms = limits.terms(caller)
         self._call: Call | None = None
         self._demand = Demand(0, 0)
         self._minute: dict[str, float] = {}
@@ -261,17 +257,17 @@ class Admission:
 
     async def begin(self, headers: Headers, *, spends: bool = True) -> None:
         """Count the request. Raise `RateLimited` if the minute is full, or if it `spends` and the day is used up."""
-        if spends and self._terms.of_day:
+        if spends and self.terms.of_day:
             used = self._of_day()
             counts = await self._limits.add(dict.fromkeys(used.values(), 0.0), ttl=_DAYS_TTL)
             if counts is not None and (error := self._used_up({unit: counts[key] for unit, key in used.items()})):
                 raise await self._refused(error, "budget")
-        if self._terms.requests_per_minute is not None:
-            await self._take("requests", 1, self._terms.requests_per_minute, headers)
+        if self.terms.requests_per_minute is not None:
+            await self._take("requests", 1, self.terms.requests_per_minute, headers)
 
     async def reserve(self, call: Call, headers: Headers) -> None:
         """Reserve a call's estimated tokens. Raise `RateLimited`, or `BadRequest` if it asks for more than allowed."""
-        terms = self._terms
+        terms = self.terms
         check_caps(call, terms.max_output_tokens, terms.max_n)
         if terms.tokens_per_minute is None and not terms.of_day:
             return
@@ -307,7 +303,7 @@ class Admission:
             cost = _price(self._call, self._demand)
         corrected = {key: tokens - taken for key, taken in self._minute.items() if tokens != taken}
         await self._limits.add(corrected, ttl=_MINUTES_TTL)
-        if self._terms.of_day:
+        if self.terms.of_day:
             used = dict(zip(self._of_day().values(), (tokens, cost), strict=True)) if tokens else {}
             await self._limits.add(used | _negative(self._day), ttl=_DAYS_TTL)
 
@@ -353,7 +349,7 @@ class Admission:
             return
         reserved = {unit: max(0.0, counts[now[unit]]) + max(0.0, counts[before[unit]]) for unit in _UNITS}
         is_alone = reserved["tokens"] <= own["tokens"]
-        fits = all(counts[used[unit]] + reserved[unit] <= limit for unit, limit in self._terms.of_day.items())
+        fits = all(counts[used[unit]] + reserved[unit] <= limit for unit, limit in self.terms.of_day.items())
         error = self._used_up({unit: counts[key] for unit, key in used.items()})
         if error is None and (fits or is_alone):
             return
@@ -370,7 +366,7 @@ class Admission:
         return error
 
     def _used_up(self, used: Mapping[str, float]) -> RateLimited | None:
-        spent = [unit for unit, limit in self._terms.of_day.items() if used[unit] >= limit]
+        spent = [unit for unit, limit in self.terms.of_day.items() if used[unit] >= limit]
         if not spent:
             return None
         return RateLimited(

@@ -60,8 +60,7 @@ class Observers:
     async def __aenter__(self) -> "Observers":
         """Reserve what the call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it may."""
         call, http, seen = self.call, self._http, self._http.seen
-        if http.admission is not None:
-            await http.admission.reserve(call, http.own_headers)
+        await http.admission.reserve(call, http.own_headers)
         fields: Mapping[str, object] = {}
         if seen.trace_id is not None:
             fields = call.request.rest if call.request is not None else self._body.rest() if self._body else {}
@@ -83,7 +82,7 @@ class Observers:
         if isinstance(error, PenstockError):
             used = Usage().completed(self.facts)
             self.observed.end(error=error, usage=used)
-            if self._http.admission is not None and self._http.status is None:
+            if self._http.status is None:
                 self._http.admission.note_failure(used, self._http.seen.usd)
         self.observed.end()
 
@@ -92,8 +91,8 @@ class Observers:
         for watch in self.watches:
             watch.ended(reply, usage)
         self.observed.end(status=reply.status, usage=usage, facts=reply.facts, error=usage.error)
-        if (admission := self._http.admission) is not None:
-            (admission.note if reply.status < 400 else admission.note_failure)(usage, self._http.seen.usd)
+        admission = self._http.admission
+        (admission.note if reply.status < 400 else admission.note_failure)(usage, self._http.seen.usd)
         learn(self.call, reply, usage, translates=self._upstream.abilities.translates)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from proxy.access.callers import Caller, Callers
 from proxy.access.exchange import Exchange
@@ -21,7 +21,7 @@ from proxy.context import ModelProfile, TokenCount
 from proxy.economics import money, prompt_cost
 from proxy.gateway.prepare import Services
 from proxy.server.build import build_upstreams
-from proxy.server.replay.player import Circumstances, Explained, open_player, patient, play_all, player_beside
+from proxy.server.replay.player import Explained, open_player, patient, play_all, player_beside
 from proxy.server.replay.reading import recorded_body
 from proxy.state.store import Store
 from proxy.step import Step
@@ -56,7 +56,7 @@ def explain_file(options: argparse.Namespace) -> int:
 
 
 async def explain(
-    config: Config, raw: bytes, *, before: Sequence[bytes] = (), waits: bool = False, **how: Unpack[Circumstances]
+    config: Config, raw: bytes, *, before: Sequence[bytes] = (), waits: bool = False, **how: Any
 ) -> Explained:
     """Prepare a request, and those `before` it, as served, and change no state. It `waits` for an embedding model."""
     if headers := how.get("headers"):
@@ -287,9 +287,7 @@ class Explaining:
         other = None if against is None else await explain(chain=against)
         return {"explained": explained, "against": other}
 
-    async def _explain(
-        self, settings: Settings, asked: Body, raw: bytes, **how: Unpack[Circumstances]
-    ) -> dict[str, Any]:
+    async def _explain(self, settings: Settings, asked: Body, raw: bytes, **how: Any) -> dict[str, Any]:
         before = asked.raws_of("before")
         if len(before) > MOST_BEFORE:
             told = f"before has {len(before)} requests; send at most {MOST_BEFORE}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypedDict, Unpack
+from types import MappingProxyType
+from typing import Any
 
 from proxy import __version__
 from proxy.access.callers import Caller, without_account
@@ -38,14 +39,6 @@ from proxy.wires import body_of
 
 _PATIENCE = 3600.0
 """Seconds that a step has: nobody waits for an answer here."""
-
-
-class Circumstances(TypedDict, total=False):
-    """The circumstances of a request: the chain of its choice, its headers and its caller."""
-
-    chain: str | None
-    headers: Mapping[str, str]
-    caller: Caller | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +79,18 @@ class Player:
         self._bills = Bills(clock=lambda: self._now)
 
     async def play(
-        self, raw: bytes, *, at: float | None = None, conversation: str | None = None, **how: Unpack[Circumstances]
+        self,
+        raw: bytes,
+        *,
+        chain: str | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        caller: Caller | None = None,
+        at: float | None = None,
+        conversation: str | None = None,
     ) -> Explained:
         """Prepare a request as served `at` seconds since 1970, with its `conversation` in the provider's cache."""
         self._now = self._now if at is None else at
-        chain, headers, body = how.get("chain"), how.get("headers", {}), body_of(raw)
-        caller = how.get("caller") or Caller(tenant_of(headers))
+        body, caller = body_of(raw), caller or Caller(tenant_of(headers))
         route = self._routes.of(body.model, caller)
         if chain is not None and chain not in self._settings.chains:
             raise BadRequest(f"there is no chain {chain!r}; known: {', '.join(self._settings.chains)}")
@@ -195,7 +194,7 @@ async def _priced(bills: Bills, key: tuple[str, str], done: Rewritten) -> tuple[
     return estimate, effects if done.ctx.model.prices.known else unknown
 
 
-async def play_all(player: Player, raw: bytes, before: Sequence[bytes], **how: Unpack[Circumstances]) -> Explained:
+async def play_all(player: Player, raw: bytes, before: Sequence[bytes], **how: Any) -> Explained:
     """Play a request behind those before it, each of which was answered as the next one says."""
     talk = "the request" if before else None
     for earlier, later in pairwise((*before, raw)):

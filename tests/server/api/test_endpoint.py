@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ async def test_an_answered_error_keeps_nothing_of_its_request(tmp_path: Path) ->
         (tmp_path / "config.yaml").write_text('upstreams: {a: {kind: echo}}\nmodels: [{match: "*", upstream: a}]\n')
         unused: Any = None
         config, telemetry = load(tmp_path / "config.yaml"), Telemetry(Metrics("0"))
-        gate = Gate(config.settings, KeyLimits(config.settings.limits, unused, telemetry.metrics))
+        gate = Gate(config.settings, KeyLimits(config.settings.limits, unused, telemetry.metrics), Counter(), unused)
         await Endpoint(refuse, "/x", Generation(config, {}, unused, unused, telemetry, gate))(scope, receive, send)
         assert [each() for each in held] == [None]
     finally:

@@ -23,27 +23,21 @@ def test_the_model_must_be_a_name(model: bytes) -> None:
     assert "must be a string" in error.message
 
 
-@pytest.mark.parametrize("messages", [
-    b"", b',"messages":null', b',"messages":"hi"', b',"messages":7', b',"messages":{"role":"user"}',
-], ids=["missing", "null", "a string", "a number", "an object"])  # fmt: skip
-def test_messages_must_be_a_list(messages: bytes) -> None:
+BLANKS = b" " * 200
+
+
+@pytest.mark.parametrize(("messages", "code", "told"), [
+    *((messages, "invalid_type", "messages must be a list") for messages in (
+        b"", b',"messages":null', b',"messages":"hi"', b',"messages":7', b',"messages":{"role":"user"}')),
+    *((b',"messages":' + messages, "empty_array", "messages is empty") for messages in (
+        b"[]", b"[ ]", b" [\n\t]", b"[" + BLANKS + b"]", BLANKS + b"[]")),
+])  # fmt: skip
+def test_messages_must_be_a_list_that_is_not_empty(messages: bytes, code: str, told: str) -> None:
     raw = b'{"model":"m"' + messages + b"}"
     error = refusal(raw)
 
-    assert (error.param, error.code) == ("messages", "invalid_type")
-    with pytest.raises(BadRequest, match="messages must be a list"):
-        Body(raw).check_messages()
-
-
-@pytest.mark.parametrize("messages", [
-    b"[]", b"[ ]", b" [\n\t]", b"[" + b" " * 200 + b"]", b" " * 200 + b"[]",
-], ids=["empty", "a blank", "blanks around", "very many blanks inside", "very many blanks before"])  # fmt: skip
-def test_at_least_one_message_is_needed(messages: bytes) -> None:
-    raw = b'{"model":"m","messages":' + messages + b"}"
-    error = refusal(raw)
-
-    assert (error.param, error.code) == ("messages", "empty_array")
-    with pytest.raises(BadRequest, match="messages is empty"):
+    assert (error.param, error.code) == ("messages", code)
+    with pytest.raises(BadRequest, match=told):
         Body(raw).check_messages()
 
 

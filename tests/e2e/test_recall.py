@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Received, Upstream, say
 from tests.scripted import answer, calls
 
@@ -58,6 +58,8 @@ async def test_the_model_reads_what_was_shortened_and_the_client_sees_nothing_of
         again: Any = [*CONVERSATION, back, {"role": "user", "content": "Thanks. And?"}]
         await client.chat.completions.create(model="m", messages=again, tools=TOOLS)
 
+    metrics = await Client(base, lab.http).metrics()
+    assert all(f'penstock_scratchpad_{each}_total{{kind="original"}} 1.0' in metrics for each in ("writes", "reads"))
     assert NEEDLE in (said.content or "")
     assert not said.tool_calls
     assert told.choices[0].finish_reason == "stop"

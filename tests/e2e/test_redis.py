@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from proxy.state import redis_server
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, working
 from tests.e2e.served import served
-from tests.e2e.servers import plainly, proxy, until
+from tests.e2e.servers import until
 from tests.e2e.test_faults import is_shortened, stays_whole
 from tests.e2e.test_kills import conversation
 from tests.redis_process import RedisProcess
@@ -65,35 +65,6 @@ async def test_a_conversation_that_alternates_is_forwarded_as_on_one(running: Re
             assert not await client.missing()
         with turn:
             assert await Client(client.base, lab.behind, lab.http, key="other").missing(client.named) == client.named
-
-
-async def recalled(client: Client, turn: AbstractContextManager[None]) -> list[bytes]:
-    """What the upstream gets of a conversation in which the model recalls, and which then goes on."""
-    client.behind.received.clear()
-    with turn:
-        (handle, *_) = sorted(handles(await client.work(3)))
-    client.behind.respond = recalling(handle)
-    asked = {"model": "m", "messages": working(4), "tools": TOOLS}
-    with turn:
-        _, answer = await client.send("POST", "/v1/chat/completions", json=asked)
-    said = answer["choices"][0]["message"]
-    assert "paragraph" in said["content"]
-    with turn:
-        messages = [*working(4), said, {"role": "user", "content": "And?"}]
-        await client.send("POST", "/v1/chat/completions", json={**asked, "messages": messages})
-    return [received.body for received in client.behind.received]
-
-
-async def test_what_one_archived_the_other_recalls_and_the_first_goes_on_from_there(
-    running: RedisProcess, lab: Lab
-) -> None:
-    async with proxy(config(lab.behind.url, lab.folder / "alone"), lab.folder) as base:
-        alone = await recalled(Client(base, lab.behind, lab.http), nullcontext())
-    assert len(alone) >= 4, "one more for the recall"
-    bases = await lab.two(on(running, lab.behind.url))
-    client = Client(bases[0], lab.behind, lab.http)
-    lab.behind.respond = plainly
-    assert await recalled(client, Alternating(client, bases)) == alone
 
 
 async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(

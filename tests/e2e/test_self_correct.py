@@ -82,9 +82,3 @@ async def test_a_stream_is_relayed_as_it_comes_and_looked_at_when_it_has_ended(
         go_on.set()  # the upstream goes on only now that the client has the first part
         assert await response.content.read() == last + b"data: [DONE]\n\n"
     assert "$ lacks city" in (await noted(client, behind))[2]["content"]
-
-
-async def test_good_answers_leave_nothing(client: Client, behind: Upstream) -> None:
-    behind.respond = answering(FINE)
-    for _ in range(3):
-        assert await sent(client, behind) == NEXT

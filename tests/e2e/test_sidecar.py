@@ -92,12 +92,6 @@ async def test_a_part_of_what_left(client: Client) -> None:
     assert nowhere.refusal == (400, "invalid_part"), "a path that finds nothing is a mistake"
 
 
-async def test_clients_without_a_key_are_one_tenant(client: Client) -> None:
-    (handle,) = (await compressed(client, ""))["handles"]
-    found = [(await client.get(f"/v1/retrieve/{handle}", key=key)).status for key in ("", "k")]
-    assert found == [200, 404]
-
-
 async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None:
     async with AsyncExitStack() as lab.stack:
         (handle,) = (await compressed(await lab.client(CONFIG)))["handles"]

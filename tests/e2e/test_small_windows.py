@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Lab
-from tests.e2e.default_chain import chatting, config
+from tests.e2e.default_chain import config
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
 from tests.scripted import calls
 
@@ -80,17 +80,3 @@ async def test_an_agent_in_a_small_window_finishes(lab: Lab, kind: str, window: 
             ]
         else:
             talk += [{"role": "assistant", "content": said}, {"role": "user", "content": observation(n)}]
-
-
-async def test_the_first_request_of_a_long_conversation_waits_for_what_shortens_it(lab: Lab) -> None:
-    """No time is as good as a busy machine: what the prompt fits without is left out, and what it needs is done."""
-    made = config(lab.behind.url, lab.folder / "state", "server: {chain_deadline: 0.000001}").replace(
-        "- recall_history: {}", "- recall_history: {timeout: 0.000001}"
-    )
-    made = re.sub(r"- compress_history: {.*?}", "- compress_history: {timeout: 0.000001}", made)
-    made = re.sub(r"\nserver:\n(  .*\n)+", "\n", made)
-    client = await lab.client(f"{made}embedding: {{kind: none}}\n")
-    answer = await client.chat(messages=chatting(200))
-    assert answer.status == 200, answer.body
-    assert "compress_history" in answer.headers["server-timing"]
-    assert len(json.loads(lab.behind.last.body)["messages"]) < 100

@@ -22,17 +22,6 @@ from tests.upstreams.anthropic.conftest import (
 from tests.upstreams.anthropic.stand_in import KEY, StandIn
 
 
-async def test_a_whole_answer_is_a_chat_completion(client: Client, anthropic: StandIn) -> None:
-    answered = await client.chat()
-
-    assert answered.message == {"role": "assistant", "content": "Hello there", "refusal": None}
-    assert answered.body["choices"][0]["finish_reason"] == "stop"
-    assert answered.body["service_tier"] == "default"
-    assert anthropic.paths == ["/v1/messages"]
-    assert anthropic.headers[0]["anthropic-version"] == "2023-06-01"
-    assert "authorization" not in anthropic.headers[0]
-
-
 @pytest.mark.parametrize(("stop_reason", "finish"), [
     ("end_turn", "stop"),
     ("stop_sequence", "stop"),
@@ -155,13 +144,6 @@ async def test_refusals_are_openais(
 
     assert (answered.status, answered.error["code"], answered.headers["retry-after"]) == (status, code, again)
     assert "told by the test" in answered.error["message"]
-
-
-async def test_a_prompt_that_does_not_fit_has_openais_code(client: Client) -> None:
-    answered = await client.chat(user("word " * 170_000), model="claude-haiku-4-5", max_tokens=10)
-
-    assert (answered.status, answered.error["code"]) == (400, "context_length_exceeded")
-    assert "maximum context length is 200000 tokens" in answered.error["message"]
 
 
 async def test_pings_keep_a_stream_alive_and_are_no_data(client: Client) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from proxy.chat import ChatRequest
-from proxy.chat.errors import PenstockError, UpstreamFailed
+from proxy.chat.errors import PenstockError
 from proxy.context import ModelProfile
 from proxy.http.client import redirected
 from proxy.testing import profile, tool
@@ -108,39 +108,25 @@ async def test_an_overflow_has_the_words_that_clients_look_for(fake: FakeOllama,
     assert error.message.endswith("(context_length_exceeded)")
 
 
-async def test_addresses_are_not_told(fake: FakeOllama, upstream: Ollama) -> None:
-    fake.status, fake.error = 500, 'Post "http://127.0.0.1:41234/completion": dial tcp 10.0.0.7:8080: EOF'
+@pytest.mark.parametrize(("status", "said", "expected"), [
+    pytest.param(500, 'Post "http://127.0.0.1:41234/completion": dial tcp 10.0.0.7:8080: EOF',
+                 (500, None, 'Post "***": dial tcp ***: EOF'), id="addresses are masked"),
+    pytest.param(404, "q does not support tools", (400, "unsupported_parameter", "q does not support tools"),
+                 id="a missing ability, whatever the status"),
+    pytest.param(404, b"404 page not found", (404, None, None), id="something in front"),
+    pytest.param(502, b"<html>", (502, None, None), id="a page"),
+    pytest.param(400, b'{"error":5}', (400, None, None), id="an error that is a number"),
+    pytest.param(302, b"", (502, "upstream_unreachable", str(redirected("local"))), id="a redirect is not followed"),
+])  # fmt: skip
+async def test_other_errors(fake: FakeOllama, upstream: Ollama, status: int, said: str | bytes, expected: Any) -> None:
+    fake.status = status
+    fake.error, fake.raw = (said, None) if isinstance(said, str) else ("", said)
 
     error = await fails(upstream)
 
-    assert error.message == str(error) == 'Post "***": dial tcp ***: EOF'
-
-
-async def test_a_missing_ability_is_told_in_the_servers_words_whatever_the_status(
-    fake: FakeOllama, upstream: Ollama
-) -> None:
-    fake.status, fake.error = 404, "q does not support tools"
-
-    error = await fails(upstream)
-
-    assert (error.status, error.message) == (400, "q does not support tools")
-
-
-@pytest.mark.parametrize(("status", "raw"), [(404, b"404 page not found"), (502, b"<html>"), (400, b'{"error":5}')])
-async def test_errors_of_something_in_front(fake: FakeOllama, upstream: Ollama, status: int, raw: bytes) -> None:
-    fake.status, fake.raw = status, raw
-
-    error = await fails(upstream)
-
-    assert (error.status, error.code) == (status, None)
-
-
-async def test_a_redirect_is_not_followed(fake: FakeOllama, upstream: Ollama) -> None:
-    fake.status, fake.raw = 302, b""
-
-    error = await fails(upstream)
-
-    assert (type(error), error.message) == (UpstreamFailed, str(redirected("local")))
+    assert (error.status, error.code) == expected[:2]
+    assert expected[2] in (None, error.message)
+    assert str(error) == error.message
 
 
 async def test_a_server_that_is_down() -> None:

@@ -1,26 +1,28 @@
 """Tell the model which of the user's statements no longer hold.
 
-`statements` reads a message, `values` the values in it, `clashes` finds the pairs, `reconciling` has a judge decide the
-open ones, and `wording` writes the notes. The words and patterns stand in `proxy/data/clashes`.
+`statements` reads a message, `values` the values in it, `clashes` finds the pairs, and `wording` writes the notes. The
+words and patterns stand in `proxy/data/clashes`.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate, takewhile
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from policies.resolve_clashes.clashes import Clash, find_clashes
-from policies.resolve_clashes.reconciling import reconcile
 from policies.resolve_clashes.wording import is_brief, is_written, line, marked
 from proxy.chat import ChatRequest, Message
-from proxy.chat.annotations import is_about_next, is_refuted, is_taken_out
+from proxy.chat.annotations import is_about_next, is_refuted
 from proxy.chat.provenance import arrived, of_client
-from proxy.context import Context
+from proxy.context import Context, Judge, Memo, settled_verdicts
 from proxy.economics import may_be_cached
 from proxy.policy import Count, Decision, Keep, Need, Policy, Rewrite
 from proxy.text import counted
+
+_MOST_JUDGED = 16
+"""Pairs of one request that a judge is asked about, the latest; the others stay as the rules have them."""
 
 
 class ResolveClashes(Policy):
@@ -141,21 +143,39 @@ _SILENT = Message({"role": "system", "content": ""})
 
 
 def _may_be_told(clash: Clash, messages: Sequence[Message], texts: Sequence[Message]) -> bool:
-    """Return False if an earlier step has found one of the statements to be wrong; `texts` are the client's."""
-    now, text = messages[clash.older], texts[clash.older]
-    if now is not text and is_taken_out(clash.was.of(text.text), text.text, now.text):
-        return False
-    now, text = messages[clash.newer], texts[clash.newer]
-    if now is not text and is_refuted(clash.now.of(text.text), text.text, now.text):
+    """Return False if an earlier step has found something wrong in one of the messages; `texts` are the client's."""
+    if any(is_refuted(messages[place], texts[place]) for place in (clash.older, clash.newer)):
         return False
     # of the last message, a note says on the next turn which of its statements contradict a fact
-    return not any(map(is_about_next, _in_front(clash.newer, messages, texts)))
+    in_front = takewhile(lambda place: texts[place] is _SILENT, range(clash.newer - 1, -1, -1))
+    return not any(is_about_next(messages[place]) for place in in_front)
 
 
-def _in_front(place: int, messages: Sequence[Message], texts: Sequence[Message]) -> Iterator[Message]:
-    while place > 0 and texts[place - 1] is _SILENT:
-        place -= 1
-        yield messages[place]
+async def reconcile(
+    clashes: Sequence[Clash],
+    messages: Sequence[Message],
+    judge: Judge,
+    memo: Memo | None,
+    *,
+    which: Literal["open", "all"],
+    sure: float,
+    wait: float,
+) -> tuple[Sequence[Clash], Mapping[str, int]]:
+    """Return the pairs as a judge decides them, each once for the conversation, and the counts of that.
+
+    It is asked about the pairs that are not solvable, or `all`. Without a verdict that is `sure` they stay as they are.
+    """
+    asked = {
+        each: (each.was.of(messages[each.older].text), each.now.of(messages[each.newer].text))
+        for each in clashes
+        if which == "all" or not each.solvable
+    }
+    verdicts, counts = await settled_verdicts(
+        "reconciled", judge.replacements, [*asked.values()], memo, sure=sure, wait=wait, most=_MOST_JUDGED
+    )
+    found = [(each, verdicts[asked[each]] if each in asked else None) for each in clashes]
+    rest = [each._replace(solvable=each.solvable or verdict == "yes") for each, verdict in found if verdict != "no"]
+    return rest, {**counts, "compatible": len(clashes) - len(rest)}
 
 
 def _finding(clash: Clash, sent: Mapping[int, int]) -> str:
@@ -167,7 +187,6 @@ def _finding(clash: Clash, sent: Mapping[int, int]) -> str:
 
 _REASONS = {
     "value": "another value",
-    "slot": "a value of the task is given anew",
     "never": "an act that never took place",
     "negation": "one denies the other",
 }

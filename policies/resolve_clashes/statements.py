@@ -30,6 +30,9 @@ _DENIED = 12
 _SIGNS = ("first", "correcting", "updated", "following", "another", "hedged")
 """Cues that a statement carries by name."""
 
+CORRECTING = frozenset({"correcting", "following"})
+"""Cues of a value that is given anew."""
+
 _WORD = re.compile(r"[a-z0-9]+")
 _SPACED = re.compile(r"\s+(?='(?:m|s|ve|re|ll|d)\b)|(?<=\s)\s+")
 _CONTRACTIONS = (
@@ -67,8 +70,6 @@ class Statement(NamedTuple):
     """Terms of an act that the author says never took place."""
     signs: frozenset[str]
     """The cues of `_SIGNS` in it."""
-    head: str
-    """The first term of the subject."""
     slots: frozenset[tuple[str, str]]
     """Kinds and units of its values."""
 
@@ -84,7 +85,10 @@ class Statement(NamedTuple):
 def statements(text: str) -> tuple[Statement, ...]:
     """Return the statements and requests of a user's text, in order. About a millisecond for two pages."""
     read = sentences(text[:LONGEST], longest=_CLAUSE)
-    return tuple(islice((each for sentence in read for each in _of_sentence(text, sentence)), _MOST))
+    every = list(islice((each for sentence in read for each in _of_sentence(text, sentence)), _MOST))
+    # a message that begins with a correction is one
+    opening = every[0].signs & CORRECTING if every else frozenset[str]()
+    return tuple([each._replace(signs=each.signs | opening) for each in every])
 
 
 def _of_sentence(text: str, sentence: Sentence) -> Iterator[Statement]:
@@ -130,7 +134,6 @@ def _statement(start: int, end: int, kind: Kind, folded: str, raw: str, quote: s
         negative=bool(CUES["negation"].search(CUES["affirmed"].sub(" ", folded))),
         never=_never(folded),
         signs=frozenset(name for name in _SIGNS if CUES[name].search(folded)),
-        head=next((term for term in order if term in about), ""),
         slots=frozenset(value.slot for value in values),
     )
 

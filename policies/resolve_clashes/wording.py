@@ -18,11 +18,7 @@ _OF_MESSAGE = 3
 
 def is_written(message: Message, text: Message) -> bool:
     """Return whether a message has a note from here that it did not have as the client sent it."""
-    return _has_note(message) and not _has_note(text)
-
-
-def _has_note(message: Message) -> bool:
-    return _MARK in message.text and "supersede" in message.text
+    return "supersede" in message.text and message.text.count(_MARK) > text.text.count(_MARK)
 
 
 def is_brief(clash: Clash) -> bool:

@@ -2,8 +2,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from policies.resolve_clashes import reconcile
 from policies.resolve_clashes.clashes import Clash
-from policies.resolve_clashes.reconciling import reconcile
 from policies.resolve_clashes.statements import statements
 from proxy.chat import Message
 from proxy.context import Memo

@@ -7,14 +7,13 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import islice
+from functools import cache, partial
+from itertools import chain, islice
 
 from proxy.compaction.identifiers import is_identifier
 from proxy.compaction.layout import joined, lay_out
 from proxy.compaction.pieces import WIDE, TextLine, gap
 from proxy.text import counted
-from proxy.text.tables import either
 from proxy.text.tables import lines as table_lines
 
 _LEAST, _MOST, _SHARE, _PART = 1000, 2500, 0.3, 20
@@ -48,12 +47,17 @@ _LOWEST = "######"
 _SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
 _NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
 _HIT = re.compile(
-    r"(?!//)([\w./\\@+-]{1,200})"
+    r"(?!//)([\w./\\@+-]{1,200}+)"
     r"(?::(\d+)(?=[:-]|$)|\((\d+)[,)]|::([\w.-]+)|\", line (\d+)|[ \t]+\||$)"
 )
 _BEFORE_HIT = re.compile(r"[\w.-]{1,40}[ :]\"?|-->[ ]")
 """A revision, a drive, a word such as `FAILED`, or the arrow of a compiler."""
 _FILE = re.compile(r"[/\\]|\.[A-Za-z]")
+
+Kind = tuple[int, str]
+"""The indent and the first word of lines that are compared."""
+Namer = Callable[[Iterable[str]], str]
+"""Names rows that are left out."""
 
 
 def short_form(text: str) -> str | None:
@@ -73,11 +77,11 @@ def condensed(text: str, room: int) -> str:
 def _selected(lines: Sequence[TextLine], room: int, most: int = 0) -> str:
     """Return the lines that tell most. The form may be longer than the room, up to `most`, where it names all hits."""
     texts = [line.text for line in lines if not line.is_blank]
-    name = _namer(texts)
+    name, files = _namers(texts)
     names = int(_NAMES * room) if name is not None else 0
-    for each in (_hit, _file) if name is _hit else ():
-        every = int(_AGAIN * len(_hits(map(each, texts)))) + _NOTE
-        if (each is _hit or every > names) and every <= _HITS * max(room, most):
+    for each in (name, files) if name and files else ():
+        every = int(_AGAIN * len(each(texts))) + _NOTE
+        if (each is name or every > names) and every <= _HITS * max(room, most):
             name, names, room = each, every, max(room, int(every / _HITS))
             break
     choice = _Choice(lines, room - names)
@@ -178,8 +182,9 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     """Yield groups of lines, the most important first, with the part of the room that each may take."""
     full = [place for place, line in enumerate(lines) if not line.is_blank]
     yield 0.5, [place for place in (*full[:_HEAD], *full[-_TAIL:]) if len(lines[place].text) <= WIDE]
-    rare = [full[row] for row in rare_lines([lines[place] for place in full])]
-    yield 0.6, [*_with_names(lines, full, parents, rare)]
+    kinds = {place: _kind(lines[place]) for place in full}
+    rare = [full[row] for row in rare_lines([lines[place] for place in full], [*kinds.values()])]
+    yield 0.6, [*_with_names(lines, kinds, parents, rare)]
     above = {at for at in parents if at is not None}
     heads = [place for place in full if place in above or _HEADING.match(lines[place].text[:200])]
     if 2 * len(heads) < len(full):
@@ -190,21 +195,21 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
 
 
 def _with_names(
-    lines: Sequence[TextLine], full: Sequence[int], parents: Sequence[int | None], rows: Sequence[int]
+    lines: Sequence[TextLine], kinds: Mapping[int, Kind], parents: Sequence[int | None], rows: Sequence[int]
 ) -> Iterator[int]:
     """Yield rows of records, each behind the lines that name its record where no line that it stands under does.
 
     A record begins with the first kind of line that there are as many of as of the row's kind. The first two lines in
     it that stand nowhere else name it: `-[ RECORD 7 ]`, `name: web-7`.
     """
-    kinds: dict[tuple[int, str], list[int]] = {}
-    for place in full if rows else ():
-        kinds.setdefault(_kind(lines[place]), []).append(place)
-    alike = Counter(line.text for line in lines)
+    alikes: dict[Kind, list[int]] = {}
+    for place, kind in kinds.items() if rows else ():
+        alikes.setdefault(kind, []).append(place)
+    alike = Counter(line.text for line in lines) if rows else {}
     for row in rows:
-        same = kinds[_kind(lines[row])]
+        same = alikes[kinds[row]]
         if len(same) >= _MANY and not _is_named(lines, parents, row, same, alike):
-            starts = next(each for each in kinds.values() if 0.8 * len(same) <= len(each) <= 1.25 * len(same))
+            starts = next(each for each in alikes.values() if 0.8 * len(same) <= len(each) <= 1.25 * len(same))
             at = bisect_right(starts, row)
             begin, end = starts[max(0, at - 1)], starts[at] if at < len(starts) else len(lines)
             inside = (*range(begin, row), *range(row + 1, end)) if begin < row else ()
@@ -224,7 +229,7 @@ def _is_named(
     return False
 
 
-def _kind(line: TextLine) -> tuple[int, str]:
+def _kind(line: TextLine) -> Kind:
     word = _FIRST_WORD.search(line.text[:_START])
     return line.depth, word[0] if word else ""
 
@@ -243,18 +248,15 @@ def _dense(lines: Sequence[TextLine], full: Sequence[int]) -> list[int]:
     """Rank lines by their values that later calls may need, such as numbers, names and paths."""
     # in their order: sums must be the same in every process
     values = {place: dict.fromkeys(_WORD.findall(lines[place].text)) for place in full[:: max(1, len(full) // _SAMPLE)]}
-    counts = Counter(word for words in values.values() for word in words)
-    worth = {word: 1 / count for word, count in counts.items() if is_identifier(word)}
+    counts = Counter(chain.from_iterable(values.values()))
+    worth = {word: is_identifier(word) / count for word, count in counts.items()}
     share = {
-        place: sum(worth.get(word, 0.0) for word in words) / (len(lines[place].text) + _NOTE)
-        for place, words in values.items()
+        place: sum(map(worth.__getitem__, words)) / (len(lines[place].text) + _NOTE) for place, words in values.items()
     }
-    return sorted((place for place, part in share.items() if part > 0), key=lambda at: -share[at])
+    return sorted(filter(share.__getitem__, share), key=share.__getitem__, reverse=True)
 
 
-def _with_gaps(
-    lines: Sequence[TextLine], selected: Sequence[int], name: Callable[[str], str] | None, room: int
-) -> list[TextLine]:
+def _with_gaps(lines: Sequence[TextLine], selected: Sequence[int], name: Namer | None, room: int) -> list[TextLine]:
     """Return the selected lines; each gap counts the lines left out, and names the rows among them."""
     shown: list[TextLine] = []
     run: list[TextLine] = []
@@ -268,30 +270,32 @@ def _with_gaps(
     return [*shown, *_noted(run, name, room)[0]]
 
 
-def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int) -> tuple[Sequence[TextLine], int]:
+def _noted(run: Sequence[TextLine], name: Namer | None, room: int) -> tuple[Sequence[TextLine], int]:
     """Return the note on lines that are left out, and the room that remains for names."""
     full = [line for line in run if not line.is_blank]
     if not full and sum(len(line.text) + 1 for line in run) <= _NOTE:
         return run, room
     inside = all(line.glue != "\n" for line in run)
     known = ""
-    if name is not None and not inside and full:
-        names = [name(line.text) for line in full]
-        known = _hits(names) if name in (_hit, _file) else " ".join(names)
+    if name is not None and room > 0 and not inside and full:
+        known = name(line.text for line in full)
         if len(known) > room:
-            end = max(known.rfind(sign, 0, max(0, room)) for sign in " ,")
+            end = max(known.rfind(sign, 0, room) for sign in " ,")
             known = f"{known[:end]} …" if end > 0 else ""
     depth = min((line.depth for line in full), default=0)
     note = gap(counted(len(run), "part" if inside else "line"), known)
     return [TextLine(("" if inside else " " * min(depth, _INDENT)) + note, depth, run[0].glue)], room - len(known) - 2
 
 
-def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
-    """Return a function that names a row: by its place in a file, its first cell, or its last word."""
-    first = texts[:_SAMPLE]
-    hits = [*filter(None, map(_hit, first))]
+def _namers(texts: Sequence[str]) -> tuple[Namer | None, Namer | None]:
+    """Return what names rows: their places in files, first cells or last words. Behind places stand the files alone."""
+    hit, first = cache(_hit), texts[:_SAMPLE]
+    hits = [*filter(None, map(hit, first))]
     if len(hits) >= max(_ROWS, _FEWEST_HITS * len(first)) and len(set(hits)) >= 0.7 * len(hits):
-        return _hit
+        return (
+            lambda rows: _hits(filter(None, map(hit, rows))),
+            lambda rows: _hits((path, "") for path, _ in filter(None, map(hit, rows))),
+        )
     step = max(1, len(texts) // _FEW)
     texts = texts[::step] if len(texts) >= _ROWS else ()
     for name in (_first_cell, _last_word) if texts else ():
@@ -301,38 +305,39 @@ def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
             continue  # numbers of lines: those around a gap tell them
         good = [one for one in names if _NAMED.fullmatch(one) and (is_identifier(one) or one.isdigit())]
         if min(len(good), len(set(names))) >= 0.7 * len(texts):
-            return name
-    return None
+            return partial(_joined, name), None
+    return None, None
 
 
-def _hit(text: str) -> str:
-    """Return the file in front of a line, with the line's number or name in it: `src/app.py:7`, or nothing."""
+def _hit(text: str) -> tuple[str, str] | None:
+    """Return the file in front of a line, and the line's number or name in it, if any; None where there is no file."""
     text = text.lstrip()
-    before = _BEFORE_HIT.match(text)
-    for start in (0, before.end() if before else 0):
-        found = _HIT.match(text, start)
-        if found is not None and _FILE.search(found[1]):
-            return f"{found[1]}:{next(filter(None, found.groups()[1:]), '')}"
-    return ""
+    found = _HIT.match(text)
+    if found is None or not _FILE.search(found[1]):
+        before = _BEFORE_HIT.match(text)
+        found = _HIT.match(text, before.end()) if before else None
+    if found is None or not _FILE.search(found[1]):
+        return None
+    return found[1], found[found.lastindex or 1] if found.lastindex != 1 else ""
 
 
-def _file(text: str) -> str:
-    place = _hit(text)
-    return place[: place.rfind(":") + 1]
-
-
-def _hits(places: Iterable[str]) -> str:
+def _hits(places: Iterable[tuple[str, str]]) -> str:
     """Return the places of hits by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md`."""
-    folders: dict[str, dict[str, list[str]]] = {}
-    for place in filter(None, places):
-        path, _, number = place.rpartition(":")
+    paths: dict[str, list[str]] = {}
+    for path, number in places:
+        numbers = paths.setdefault(path, [])
+        if number:
+            numbers.append(number)
+    folders: dict[str, list[str]] = {}
+    for path, numbers in paths.items():
         end = max(path.rfind("/"), path.rfind("\\")) + 1
-        folders.setdefault(path[: max(0, end - 1)], {}).setdefault(path[end:], []).extend(filter(None, [number]))
-    groups = []
-    for folder, files in folders.items():
-        listed = " ".join(f"{file}:{','.join(numbers)}" if numbers else file for file, numbers in files.items())
-        groups.append(f"{folder}: {listed}" if folder else listed)
-    return "; ".join(groups)
+        named = f"{path[end:]}:{','.join(numbers)}" if numbers else path[end:]
+        folders.setdefault(path[: max(0, end - 1)], []).append(named)
+    return "; ".join(f"{folder}: {' '.join(files)}" if folder else " ".join(files) for folder, files in folders.items())
+
+
+def _joined(name: Callable[[str], str], rows: Iterable[str]) -> str:
+    return " ".join(map(name, rows))
 
 
 def _first_cell(text: str) -> str:
@@ -359,7 +364,7 @@ _FIRST_WORD = re.compile(r"[^\W\d_]\w*")
 _DIGITS = re.compile(r"[0-9][0-9a-fA-F.:,-]*")
 
 
-def rare_lines(lines: Sequence[TextLine]) -> list[int]:
+def rare_lines(lines: Sequence[TextLine], kinds: Sequence[Kind]) -> list[int]:
     """Return the places of the lines that stand out, the rarest first, and then in their order."""
     rarity: dict[int, int] = {}
 
@@ -368,12 +373,14 @@ def rare_lines(lines: Sequence[TextLine]) -> list[int]:
             rarity[row] = min(count, rarity.get(row, count))
 
     texts = [line.text[:_START] for line in lines]
-    for column in _columns(lines, texts):
+    for column in _columns(lines, texts, kinds):
         for rows in _rare(column):
             note(rows[:_ALIKE], len(rows))
     shapes: dict[str, list[int]] = {}
-    for row, text in enumerate(texts) if reports_fault("\n".join(texts)) else ():
-        if reports_fault(text):
+    lower = "\n".join(texts).lower()
+    words = [word for word in table_lines("faults") if word in lower]  # three times as fast as a pattern
+    for row, text in enumerate(texts) if words else ():
+        if any(map(text.lower().__contains__, words)):
             shapes.setdefault(_DIGITS.sub("0", " ".join(text.split()[:2]))[:40], []).append(row)
     for rows in shapes.values():
         note(rows if len(rows) <= 2 * _ALIKE else [*rows[:_ALIKE], *rows[-_ALIKE:]], len(rows))
@@ -382,21 +389,20 @@ def rare_lines(lines: Sequence[TextLine]) -> list[int]:
 
 def _rare(column: Mapping[int, str]) -> Iterator[list[int]]:
     """Yield the rows of each value of a column that is rare among few different ones."""
-    values: dict[str, list[int]] = {}
-    for row, value in column.items():
-        values.setdefault(value, []).append(row)
+    values = Counter(column.values())
     if 1 < len(values) <= min(_STATES, len(column) // 5):
-        yield from (rows for rows in values.values() if len(rows) * _MANY <= len(column))
+        for rare in (value for value, count in values.items() if count * _MANY <= len(column)):
+            yield [row for row, value in column.items() if value == rare]
 
 
-def _columns(lines: Sequence[TextLine], texts: Sequence[str]) -> Iterator[Mapping[int, str]]:
+def _columns(lines: Sequence[TextLine], texts: Sequence[str], kinds: Sequence[Kind]) -> Iterator[Mapping[int, str]]:
     """Yield columns whose values may be states: of cells, of words, also behind one first word, and of keys."""
     levels: dict[int, list[int]] = {}
-    named: dict[tuple[int, str], list[int]] = {}
+    named: dict[Kind, list[int]] = {}
     keyed: dict[tuple[int, str], dict[int, str]] = {}
-    for row, (line, text) in enumerate(zip(lines, texts, strict=True)):
+    for row, (line, text, kind) in enumerate(zip(lines, texts, kinds, strict=True)):
         levels.setdefault(line.depth, []).append(row)
-        named.setdefault(_kind(line), []).append(row)
+        named.setdefault(kind, []).append(row)
         pair = _PAIR.match(text.lstrip()) if ":" in text or "=" in text or "<" in text else None
         if pair is not None:
             keyed.setdefault((line.depth, pair[1] or pair[3]), {})[row] = pair[2] or pair[4]
@@ -421,8 +427,8 @@ def _states(
     if even and (usual < 2 or count < len(sample) // 2):
         return
     width = usual if even else _COLUMNS
-    few = [0 < len({row[place] for row in sample if len(row) > place}) <= _STATES for place in range(width)]
-    columns: dict[int, dict[int, str]] = {place: {} for place in range(width) if few[place]}
+    kinds = [len({row[place] for row in sample if len(row) > place}) for place in range(width)]
+    columns: dict[int, dict[int, str]] = {place: {} for place, count in enumerate(kinds) if 0 < count <= _STATES}
     if not columns:
         return
     for row, row_cells in zip(rows, sample if step == 1 else map(cells, rows), strict=True):
@@ -430,13 +436,3 @@ def _states(
             if len(row_cells) > place:
                 column[row] = row_cells[place].strip()
     yield from columns.values()
-
-
-def reports_fault(text: str) -> bool:
-    """Return True for a line with a word by which programs report an error or a warning."""
-    return _faults().search(text.lower()) is not None  # seven times as fast as a pattern that ignores case
-
-
-@cache
-def _faults() -> re.Pattern[str]:
-    return re.compile(either(map(re.escape, table_lines("faults"))))

@@ -47,12 +47,11 @@ _LOWEST = "######"
 _SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
 _NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
 _HIT = re.compile(
-    r"(?!//)([\w./\\@+-]{1,200}+)"
+    r"(?!//)(?=[\w.@+-]*?(?:[/\\]|\.[A-Za-z]))([\w./\\@+-]{1,200}+)"
     r"(?::(\d+)(?=[:-]|$)|\((\d+)[,)]|::([\w.-]+)|\", line (\d+)|[ \t]+\||$)"
 )
 _BEFORE_HIT = re.compile(r"[\w.-]{1,40}[ :]\"?|-->[ ]")
 """A revision, a drive, a word such as `FAILED`, or the arrow of a compiler."""
-_FILE = re.compile(r"[/\\]|\.[A-Za-z]")
 
 Kind = tuple[int, str]
 """The indent and the first word of lines that are compared."""
@@ -158,11 +157,14 @@ def _parents(lines: Sequence[TextLine]) -> list[int | None]:
     """Return for each line the one that it stands under: the last heading or less indented line before it."""
     parents: list[int | None] = []
     above: list[tuple[int, int]] = []
+    is_first = True
     for place, line in enumerate(lines):
         if line.is_blank:
             parents.append(None)
+            is_first = True
             continue
-        level = _level(line, is_first=not place or lines[place - 1].is_blank)
+        level = _level(line, is_first=is_first)
+        is_first = False
         while above and above[-1][0] >= level:
             above.pop()
         parents.append(above[-1][1] if above else None)
@@ -313,12 +315,9 @@ def _hit(text: str) -> tuple[str, str] | None:
     """Return the file in front of a line, and the line's number or name in it, if any; None where there is no file."""
     text = text.lstrip()
     found = _HIT.match(text)
-    if found is None or not _FILE.search(found[1]):
-        before = _BEFORE_HIT.match(text)
-        found = _HIT.match(text, before.end()) if before else None
-    if found is None or not _FILE.search(found[1]):
-        return None
-    return found[1], found[found.lastindex or 1] if found.lastindex != 1 else ""
+    if found is None and (before := _BEFORE_HIT.match(text)):
+        found = _HIT.match(text, before.end())
+    return found and (found[1], next(filter(None, found.groups()[1:]), ""))
 
 
 def _hits(places: Iterable[tuple[str, str]]) -> str:

@@ -16,6 +16,7 @@ import yaml
 
 from proxy.__main__ import main
 from proxy.config.keys_file import hash_of
+from proxy.text import figure
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """
@@ -80,11 +81,14 @@ def explain(folder: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
 class TestExplain:
     def test_shows_a_table(self, explain: Explain) -> None:
         lines = explain().splitlines()
-        assert lines[0].startswith("model echo -> echo (echo), chain default, wire chat; window 4096 (config), usable ")
-        assert lines[2].split() == ["step", "verdict", "before", "after", "ms", "why"]
+        figures = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
+        known = {"model": "echo", "upstream": "echo", "chain": "default", "wire": "chat", "window": "4,096"}
+        assert figures.items() >= known.items()
+        steps = lines[lines.index("") + 1 :]
+        assert steps[0].split() == ["step", "verdict", "before", "after", "ms", "why"]
         verdicts = ["consolidate_system keep", "window_history rewrite", "reject_oversize keep"]
-        assert [" ".join(line.split()[:2]) for line in lines[3:6]] == verdicts
-        assert "dropped 1 of 3 turns" in lines[4]
+        assert [" ".join(line.split()[:2]) for line in steps[1:4]] == verdicts
+        assert "dropped 1 of 3 turns" in steps[2]
 
     def test_shows_which_messages_changed(self, explain: Explain) -> None:
         assert "- [0] user: say one (38 bytes)\n  2 messages unchanged" in explain("--diff")
@@ -106,7 +110,7 @@ class TestExplain:
         auth = f"auth: {{kind: keys, keys: [{{name: ann, hash: {hash_of('pk-1')}, models: [echo]}}]}}\n"
         (folder / "config.yaml").write_text(CONFIG.format(window=4096) + auth)
         sent = ("--header", "Authorization: Bearer pk-1", "--header", "x-penstock-bypass: true")
-        assert "an empty chain: the bytes pass through as they are" in explain(*sent)
+        assert re.search(r"unchanged +yes", explain(*sent))
         assert "Incorrect API key" in explain("--header", "authorization: Bearer pk-2", fails=True)
         with pytest.raises(SystemExit):
             explain("--header", "nothing")
@@ -118,7 +122,7 @@ class TestExplain:
         assert not state.exists()
 
     def test_prices_the_prompt_where_prices_are_known(self, folder: Path, explain: Explain) -> None:
-        assert "$" not in explain()
+        assert "usd" not in explain()
         text = (folder / "config.yaml").read_text()
         (folder / "config.yaml").write_text(text.replace("window: 4096", "window: 4096, prices: {input: 1000}"))
         data = json.loads(explain("--json"))
@@ -126,7 +130,7 @@ class TestExplain:
             assert data[f"prompt_usd_{when}"] == pytest.approx(data[f"tokens_{when}"] / 1000)
         assert data["usd_estimated"] == pytest.approx(data["tokens_after"] / 1000, rel=0.2)  # no reply's framing
         assert data["usd_saved"] == pytest.approx(data["usd_unchanged"] - data["usd_estimated"])
-        assert f"${data['prompt_usd_before']:.6f} -> ${data['prompt_usd_after']:.6f}" in explain()
+        assert re.search(rf"prompt_usd_after +{figure(data['prompt_usd_after'])}\n", explain())
 
     def test_estimates_what_a_turn_costs_in_a_running_conversation(self, folder: Path, explain: Explain) -> None:
         """A window that moves with each turn has the rest written anew: more is paid for fewer tokens."""
@@ -141,7 +145,7 @@ class TestExplain:
         assert data["prompt_usd_after"] < data["prompt_usd_before"]
         assert data["usd_estimated"] > data["usd_unchanged"]
         assert data["usd_saved"] < 0
-        assert f"${data['usd_saved']:.6f} saved, net" in explain()
+        assert re.search(rf"usd_saved +{figure(data['usd_saved'])}\n", explain())
 
     def test_says_where_a_judge_would_have_been_asked(self, folder: Path, explain: Explain) -> None:
         facts = "facts: [Ada Lovelace was an English mathematician.], judge: 0.5"
@@ -154,8 +158,7 @@ class TestExplain:
             (folder / "request.json").write_text(json.dumps({"model": "echo", "messages": messages}))
             assert json.loads(explain("--chain", "facts", "--json"))["judge_not_asked"] == asked
             shown = explain("--chain", "facts")
-            told = "the judge was not asked here; `penstock serve` would ask it about 1 pair of texts\n"
-            assert (told in shown) is bool(asked)
+            assert bool(re.search(r"judge_not_asked +1\n", shown)) is bool(asked)
             assert ("judge" in shown) is bool(asked)
 
     def test_says_what_the_upstream_has_nothing_for(self, folder: Path, explain: Explain) -> None:
@@ -164,10 +167,10 @@ class TestExplain:
         request = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2, "seed": 1, "stop": "."}
         (folder / "request.json").write_text(json.dumps(request))
         assert json.loads(explain("--json"))["ignored"] == ["n"]
-        assert "the upstream does not support n\n" in explain()
+        assert re.search(r"ignored +n\n", explain())
 
     def test_of_another_chain_with_the_guards_of_its_own(self, folder: Path, explain: Explain) -> None:
-        assert "an empty chain: the bytes pass through as they are" in explain("--chain", "empty")
+        assert re.search(r"unchanged +yes", explain("--chain", "empty"))
         text = CONFIG.format(window=4096).replace("default: [", "default: [tests.examples.redact_emails: {}, ")
         (folder / "config.yaml").write_text(text)
         messages = [{"role": "user", "content": "ana@example.com"}]
@@ -175,7 +178,7 @@ class TestExplain:
         assert "took out what it guards" in explain("--chain", "empty")
 
     def test_of_a_request_that_is_rejected(self, explain: Explain) -> None:
-        assert "rejected with 400 context_length_exceeded: nothing would be sent" in explain(config="small.yaml")
+        assert re.search(r"rejected .*context_length_exceeded", explain(config="small.yaml"))
 
     def test_of_a_broken_request(self, folder: Path, explain: Explain) -> None:
         (folder / "request.json").write_text('{"model": "echo", "messages": [5]}')

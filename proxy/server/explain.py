@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,8 @@ from proxy.state.store import Store
 from proxy.step import Step
 from proxy.telemetry.bill import estimated, with_effects
 from proxy.telemetry.changes import changes
-from proxy.text import columns, counted
+from proxy.text import columns, figure
 from proxy.upstreams.routing import Routes
-
-_WIDTH = 40
 
 
 def explain_file(options: argparse.Namespace) -> int:
@@ -43,8 +40,10 @@ def explain_file(options: argparse.Namespace) -> int:
         for chain in (options.chain, *filter(None, [options.against]))
     ]
     if options.body:
-        for line in not_asked(explained[0]):
-            print(f"penstock: {line}", file=sys.stderr)
+        if unasked := explained[0].unasked:
+            print(
+                f"penstock: not asked here: {figure(unasked)}; `penstock serve` may send another body", file=sys.stderr
+            )
         sys.stdout.buffer.write(explained[0].body or b"")
         return 0 if explained[0].body is not None else 1
     tell = whole if options.whole else briefly if options.diff else None
@@ -69,23 +68,14 @@ Tell = Callable[[Message], str]
 
 
 def render_table(explained: Explained, tell: Tell | None = None) -> str:
-    """Return a table for people: each step, its verdict, tokens before and after, and why."""
-    done, upstream = explained.done, explained.prepared.route.upstream.name
-    profile, incoming, steps = done.ctx.model, done.sent, done.outcome.steps
+    """Return it for people: the figures, under the names that the JSON has, each step, and changed messages."""
+    steps = explained.done.outcome.steps
+    figures = [(name, figure(value)) for name, value in shown(explained).items() if value and name != "steps"]
     findings = [f"  {step.policy}: {finding}" for step in steps for finding in step.findings]
-    ignored, lowered = ", ".join(explained.ignored), explained.prepared.lowered
     paragraphs = [
-        [
-            f"model {incoming.model} -> {upstream} ({profile.name}), chain {explained.chain}, wire {incoming.wire}; "
-            f"window {profile.window} ({profile.source}), usable {explained.usable}"
-        ],
-        columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, steps)]),
+        columns(figures),
+        columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, steps)]) if steps else [],
         ["findings", *findings] if findings else [],
-        not_asked(explained),
-        [f"the upstream does not support {ignored}"] if ignored else [],
-        [f"the answer's limit is lowered to the room for it: {lowered}"] if lowered else [],
-        [_conclusion(explained, "" if profile.exact else "about ")],
-        [] if explained.done.outcome.rejected is not None else [*_bars(explained), *_cost(explained)],
         [] if tell is None else _diff(explained, tell),
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines)
@@ -105,13 +95,17 @@ def shown(explained: Explained) -> dict[str, Any]:
     return {
         "model": explained.done.sent.model,
         "upstream": explained.prepared.route.upstream.name,
+        "upstream_model": profile.name,
         "chain": explained.chain,
         "wire": explained.done.sent.wire,
         "window": profile.window,
+        "window_source": profile.source,
         "usable": explained.usable,
+        "used": round(after.total / explained.usable, 3) if explained.usable else None,
         "exact": profile.exact,
         "tokens_before": before.total,
         "tokens_after": after.total,
+        "unchanged": outcome.request is explained.done.sent,
         "sections": {"before": before.by_section(), "after": after.by_section()},
         "prompt_usd_before": _prompt_usd(profile, before),
         "prompt_usd_after": _prompt_usd(profile, after),
@@ -122,6 +116,7 @@ def shown(explained: Explained) -> dict[str, Any]:
         "not_compared_by_meaning": explained.unasked.get("vectors", 0),
         "ignored": list(explained.ignored),
         "lowered": explained.prepared.lowered,
+        "milliseconds": round(explained.seconds * 1000, 1),
     }
 
 
@@ -155,54 +150,6 @@ def _row(step: Step) -> tuple[str, ...]:
     before, after = ("-" if size is None else str(size) for size in (step.tokens_before, step.tokens_after))
     verdict = f"({step.verdict})" if step.observed else step.verdict
     return step.policy, verdict, before, after, f"{step.seconds * 1000:.2f}", step.why
-
-
-def not_asked(explained: Explained) -> list[str]:
-    """Return what is not as it would be served, because a model is not asked or loaded here."""
-    judged, compared = (explained.unasked.get(name, 0) for name in ("judge", "vectors"))
-    asks = f"the judge was not asked here; `penstock serve` would ask it about {counted(judged, 'pair')} of texts"
-    served = f"`penstock serve` compares texts by meaning ({explained.meaning}); so does --wait"
-    words = f"{counted(compared, 'text')} went by words here: {served}"
-    return [*([asks] if judged else []), *([words] if compared else [])]
-
-
-def _conclusion(explained: Explained, about: str) -> str:
-    outcome, before, after = explained.done.outcome, explained.before, explained.after
-    if outcome.rejected is not None:
-        return f"rejected with {outcome.rejected.status} {outcome.rejected.code}: nothing would be sent"
-    if not outcome.steps:
-        return "an empty chain: the bytes pass through as they are"
-    share = f"{after.total / explained.usable:.1%} of the usable window"
-    sections = f"system {after.system}, tools {after.tools}, conversation {after.messages}"
-    if outcome.request is explained.done.sent:
-        return f"unchanged: {about}{before.total} tokens ({sections}), {share}; the client's bytes pass through"
-    return f"{about}{before.total} -> {after.total} tokens ({sections}), {share}; {explained.seconds * 1000:.1f} ms"
-
-
-def _bars(explained: Explained) -> list[str]:
-    """Return a bar for each section: what is sent of it, and behind that what was taken out."""
-    before, after = explained.before.by_section(), explained.after.by_section()
-    unit = max(*before.values(), *after.values(), 1) / _WIDTH
-    rows = []
-    for name, size in before.items():
-        filled, whole = ceil(after[name] / unit), ceil(max(size, after[name]) / unit)
-        bar = "█" * filled + "░" * (whole - filled)
-        rows.append(("conversation" if name == "messages" else name, f"{size} -> {after[name]}", bar))
-    return columns(rows)
-
-
-def _cost(explained: Explained) -> list[str]:
-    before, after = (_prompt_usd(explained.done.ctx.model, count) for count in (explained.before, explained.after))
-    if before is None or after is None:
-        return []
-    lines = [f"${before:.6f} -> ${after:.6f} for the prompt, if nothing of it is in the provider's cache"]
-    running = explained.estimate
-    if running is not None and running.usd_unchanged is not None and running.usd_saved is not None:
-        lines.append(
-            f"${running.usd_unchanged:.6f} -> ${running.usd:.6f} right after the request before it, of which "
-            f"{running.sent.cached} tokens are read from the cache: ${running.usd_saved:.6f} saved, net"
-        )
-    return lines
 
 
 def _prompt_usd(profile: ModelProfile, count: TokenCount) -> float | None:

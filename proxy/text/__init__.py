@@ -1,6 +1,7 @@
 """Words, sentences and languages of texts, as data and rules. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 
 def well_formed(text: str) -> str:
@@ -11,6 +12,20 @@ def well_formed(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 message`, `2 messages`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def figure(value: Any) -> str:
+    """Return a JSON value as text for people."""
+    if isinstance(value, Mapping):
+        is_nested = any(isinstance(each, Mapping) for each in value.values())
+        return ("; " if is_nested else ", ").join(f"{name} {figure(each)}" for name, each in value.items()) or "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(figure, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.6f}".rstrip("0").rstrip(".")
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def columns(rows: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> list[str]:

@@ -59,7 +59,6 @@ class Explained:
     unasked: Mapping[str, int]
     """Pairs of texts that a running proxy would show the judge, and texts that it would compare by meaning: here no
     small model is asked, and a large one of meaning is not loaded."""
-    meaning: str | None
     ignored: Sequence[str] = ()
 
     @property
@@ -104,7 +103,7 @@ class Player:
             await embedding.loaded()
         self._unasked.clear()  # of the work behind an earlier request
         started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
-        seconds, done, unasked = perf_counter() - started, prepared.rewritten, dict(self._unasked)
+        seconds, done, unasked = perf_counter() - started, prepared.rewritten, dict(+self._unasked)
         if done is None:  # the bytes pass through
             done = await self._preparation.rewrite(body, route, Chosen(None, ()), asked)
         outcome, model = done.outcome, done.ctx.model
@@ -124,7 +123,6 @@ class Player:
             estimate,
             effects,
             unasked,
-            None if embedding is None else embedding.name,
         )
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:

@@ -8,7 +8,7 @@ from string import Template
 from typing import Any
 
 from proxy.server.replay.score import OTHERS, OWN, Replayed, Turn
-from proxy.text import columns, counted
+from proxy.text import columns, counted, figure
 
 RULES = (OWN, *OTHERS)
 
@@ -154,34 +154,18 @@ def _percentile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def notes(report: Mapping[str, Any]) -> list[str]:
-    """Return the size of a replay, and notes on the trust in the costs and on parts that a replay leaves out."""
+    """Return the size of a replay, and what a cost is."""
     total = report["total"]
-    calibration, internal = total["calibration"], total["internal_calls"]
     about = f"chain {report['chain']}" + (f" against {report['against']}" if report["against"] else "")
     size = f"{counted(total['conversations'], 'conversation')}, {counted(total['requests'], 'request')}; {about}"
-    trust = "not calibrated: the files report no reads from the upstream's cache"
-    if calibration is not None:
-        expected, reported = calibration["share_expected"] or 0.0, calibration["share_reported"] or 0.0
-        trust = (
-            f"calibrated: {calibration['met']} of {calibration['turns']} cache reads predicted within 5 % of the "
-            f"prompt; of all prompts {expected:.1%} predicted, {reported:.1%} reported"
-        )
-    unplayed = f"not played: {counted(internal, 'call')} of internal tools, so later prompts are shorter than they were"
-    cost = "cost is that of the prompts against the client's own requests: below 1 the chain saves money"
-    return [size, cost, trust, *([unplayed] if internal else [])]
+    return [size, "cost is that of the prompts against the client's own requests: below 1 the chain saves money"]
 
 
 def tables(report: Mapping[str, Any]) -> dict[str, Rows]:
     """Return the tables of a report by their titles: the figures by source, all of them, and what each step did."""
     total, steps = report["total"], step_table(report["total"]["steps"])
-    figures = [(name, _figure(value)) for name, value in total.items() if name not in ("steps", "calibration")]
+    figures = [(name, figure(value)) for name, value in total.items() if name != "steps"]
     return {"Sources": source_table(report), "Figures": [("figure", "value"), *figures], "Steps": steps}
-
-
-def _figure(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_figure(each)}" for name, each in value.items()) or "none"
-    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def source_table(report: Mapping[str, Any]) -> Rows:

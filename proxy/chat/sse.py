@@ -37,8 +37,8 @@ class EventSplitter:
 
         Raise `Unanswered` if an event has no end.
         """
-        self._size += len(chunk)
         check_held(self._size)
+        self._size += len(chunk)
         self._parts.append(chunk)
         joint = self._end + chunk
         self._end = joint[-3:]

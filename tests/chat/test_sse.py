@@ -50,6 +50,19 @@ async def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch, read
 @pytest.mark.parametrize(
     ("read", "event"), [(READERS["a line"], b'{"a":1}\n'), (READERS["an event without usage"], b"data: {}\n\n")]
 )
+async def test_one_chunk_may_have_any_number_of_events(
+    monkeypatch: pytest.MonkeyPatch, read: Callable[..., object], event: bytes
+) -> None:
+    async def once() -> AsyncGenerator[bytes, None]:
+        yield event * 1000
+
+    monkeypatch.setattr(held, "MOST", 100)
+    assert [each async for each in read(once())]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("read", "event"), [(READERS["a line"], b'{"a":1}\n'), (READERS["an event without usage"], b"data: {}\n\n")]
+)
 async def test_what_does_end_may_go_on(
     monkeypatch: pytest.MonkeyPatch, read: Callable[..., object], event: bytes
 ) -> None:

@@ -135,7 +135,12 @@ def read(message: Message) -> Reading:
         text, asks = described(message), _asks(message.text)
         pieces = tuple(_weighed(_pieces(text), asks_back=asks))
         return Reading("", _words(text), asks, pieces=pieces, calls=calls)
-    return Reading(failure=shortened(_failure(message.text), _FAILURE)) if role == "tool" else Reading()
+    if role != "tool":
+        return Reading()
+    failure = _failure(message.text)
+    if message.get("is_error") is True and not failure:
+        failure = next((" ".join(line.split()) for line in message.text.splitlines() if line.strip()), "is_error")
+    return Reading(failure=shortened(failure, _FAILURE))
 
 
 def size(text: str) -> int:

@@ -316,6 +316,17 @@ def test_only_the_outermost_parts_of_a_result_say_that_its_call_failed(text: str
     assert read(result(text, "t1")).failure == failure
 
 
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [("\n  command  not found: rg\nx", "command not found: rg"), ("Fehlt: a.py", "Fehlt: a.py"), ("文件不存在", "文件不存在"),
+     ("run\nfatal: no repository", "run"), ("....F\nFAILED tests/x.py", "FAILED tests/x.py"), ("", "is_error")],
+)  # fmt: skip
+def test_result_that_its_client_marks_as_failed_has_failed_in_whatever_words(text: str, failure: str) -> None:
+    made = Message({"role": "tool", "tool_call_id": "t1", "content": text})
+    assert read(made.with_changes(is_error=True)).failure == failure
+    assert read(made.with_changes(is_error=False)).failure == read(made).failure
+
+
 def test_system_message_stands_at_its_place_and_a_carried_one_is_only_named() -> None:
     talk = [*exchange("One is said."), system("Be brief."), *exchange("Two is said."), *exchange("Three is said.")]
     assert digest(*talk, carried=5)[::2] == [

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import chain, repeat
 from string import Template
 from typing import Any
 
@@ -139,9 +140,9 @@ def _calibration(known: Sequence[Mapping[str, int]]) -> dict[str, Any] | None:
 def _step(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     enforced = [step for step in runs if not step["observed"]]
     return {
-        **Counter(step["verdict"] for step in runs),
         "tokens": sum((step["tokens_after"] or 0) - (step["tokens_before"] or 0) for step in enforced),
         "ms_p50": _percentile(sorted(step["milliseconds"] for step in runs), 0.5),
+        **Counter(step["verdict"] for step in runs),
     }
 
 
@@ -163,51 +164,37 @@ def notes(report: Mapping[str, Any]) -> list[str]:
 
 def tables(report: Mapping[str, Any]) -> dict[str, Rows]:
     """Return the tables of a report by their titles: the figures by source, all of them, and what each step did."""
-    total, steps = report["total"], step_table(report["total"]["steps"])
-    figures = [(name, figure(value)) for name, value in total.items() if name != "steps"]
-    return {"Sources": source_table(report), "Figures": [("figure", "value"), *figures], "Steps": steps}
-
-
-def source_table(report: Mapping[str, Any]) -> Rows:
-    """Return the figures by source."""
-    rows = [["source", "requests", "tokens", "sent", *(f"cost {rule}" for rule in RULES), "survival", "breaks"]]
-    shown = {**(report["sources"] if len(report["sources"]) > 1 else {}), "all": report["total"]}
+    total = report["total"]
+    sources = {**(report["sources"] if len(report["sources"]) > 1 else {}), "all": total}
     if report["against"]:
-        shown[f"all, chain {report['against']}"] = report["against_total"]
-    for name, each in shown.items():
-        costs, tokens = [number(each["cost"][rule]) for rule in RULES], each["tokens"]
-        rest = [number(each["values"]["survival"]), f"{each['breaks']['count']:,}"]
-        rows.append([name, f"{each['requests']:,}", f"{tokens['before']:,}", f"{tokens['after']:,}", *costs, *rest])
-    return rows
+        sources[f"all, chain {report['against']}"] = report["against_total"]
+    figures = [(name, figure(value)) for name, value in total.items() if name != "steps"]
+    return {
+        "Sources": _table({name: _source(each) for name, each in sources.items()}),
+        "Figures": [("figure", "value"), *figures],
+        "Steps": _table(total["steps"]),
+    }
 
 
-def step_table(steps: Mapping[str, Mapping[str, Any]]) -> Rows:
-    """Return what each step did."""
-    rows = [["step", "rewrote", "kept", "skipped", "failed", "rejected", "tokens", "ms (p50)"]]
-    for name, each in steps.items():
-        counts = [f"{each.get(verdict, 0):,}" for verdict in ("rewrite", "keep", "skip", "fail", "reject")]
-        rows.append([name, *counts, f"{each['tokens']:+,}", number(each["ms_p50"])])
-    return rows
+def _source(total: Mapping[str, Any]) -> dict[str, Any]:
+    costs = {f"cost {rule}": cost for rule, cost in total["cost"].items()}
+    known = {"requests": total["requests"], **total["tokens"], **costs}
+    return {**known, "survival": total["values"]["survival"], "breaks": total["breaks"]["count"]}
+
+
+def _table(rows: Mapping[str, Mapping[str, Any]]) -> Rows:
+    """Return a table with a column for each figure that a row has."""
+    names = dict.fromkeys(name for each in rows.values() for name in each)
+    return [["", *names], *([title, *(figure(each.get(name, 0)) for name in names)] for title, each in rows.items())]
 
 
 def events(turn: Turn) -> dict[str, str]:
-    """Return the noteworthy events of a request, by kind."""
-    broken, recalled = turn["broken"], turn["recalled"]
-    if broken:
-        place = "the tools" if broken["message"] is None else f"message {broken['message']}"
-        broken = f"from {place} on, {broken['lost']:,} tokens are read anew, by {broken['step']}"
-    failed = (step for step in turn["steps"] if step["verdict"] == "fail")
-    result = {
-        "refused": turn["refused"],
-        "prefix break": broken,
-        "values lost": ", ".join(turn["missing"]),
-        "values behind a handle": str(turn["values"]["retrievable"] or ""),
-        "tools left out and called": ", ".join(turn["left_out"]),
-        "rules broken": "; ".join(turn["violations"]),
-        "recalled": f"{recalled:,} tokens" if recalled else "",
-        "failed steps": "; ".join(f"{step['policy']}: {step['why']}" for step in failed),
-    }
-    return {kind: text for kind, text in result.items() if text}
+    """Return the noteworthy parts of a request's score."""
+    names = ("refused", "broken", "missing", "left_out", "violations", "recalled")
+    failed = {step["policy"]: step["why"] for step in turn["steps"] if step["verdict"] == "fail"}
+    noted = {name: turn[name] for name in names}
+    noted |= {"retrievable": turn["values"]["retrievable"], "failed_steps": failed}
+    return {name: figure(value) for name, value in noted.items() if value}
 
 
 def render_text(report: Mapping[str, Any]) -> str:
@@ -227,13 +214,8 @@ def _first_events(conversations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield from (f"{count - _MOST:,} more of: {kind}" for kind, count in known.items() if count > _MOST)
 
 
-def number(value: float | None) -> str:
-    """Return a figure with three decimals, if there is one."""
-    return "–" if value is None else f"{value:.3f}"
-
-
-_HEIGHT, _BAR = 100, 10
 _OPEN = 3
+_BAR = "linear-gradient(to right, var(--cached) {:.1%}, var(--fresh) 0 {:.1%}, var(--was) 0 {:.1%}, #0000 0)"
 
 
 def render_page(report: Mapping[str, Any], title: str) -> str:
@@ -243,57 +225,28 @@ def render_page(report: Mapping[str, Any], title: str) -> str:
     return Template(template).substitute(
         title=escape(title),
         notes="\n".join(f"<p>{escape(note)}</p>" for note in notes(report)),
-        tables="\n".join(f"<h2>{name}</h2>\n{_table(rows)}" for name, rows in tables(report).items()),
+        tables="\n".join(f"<h2>{name}</h2>\n{_html(rows)}" for name, rows in tables(report).items()),
         conversations="\n".join(_conversation(each, is_open=place < _OPEN) for place, each in conversations),
     )
 
 
 def _conversation(conversation: Mapping[str, Any], *, is_open: bool) -> str:
+    """Return a table of the requests; behind each stand the tokens that are read from the cache, sent, and came."""
     turns: Sequence[Turn] = conversation["turns"]
-    ours, theirs = _costs(turns, OWN)
-    about = f"{len(turns)} requests, cost {number(ours / theirs if theirs else None)}"
-    rows = [
-        [str(turn["number"]), "\n".join(map(": ".join, found.items()))] for turn in turns if (found := events(turn))
-    ]
-    parts = [
-        f"<details{' open' if is_open else ''}><summary><b>{escape(conversation['name'])}</b>{about}</summary>",
-        _chart(turns),
-        *([_table([["request", "what to know"], *rows])] if rows else []),
-        "</details>",
-    ]
-    return "\n".join(parts)
+    sizes = [(turn["cached"], _size(turn, "after"), _size(turn, "before")) for turn in turns]
+    most, rows = max((1, *map(max, sizes))), [["request", "tokens", "sent", "cached", "what to know"]]
+    for turn, (cached, after, before) in zip(turns, sizes, strict=True):
+        told = "\n".join(map(": ".join, events(turn).items()))
+        rows.append([*map(figure, (turn["number"], before, after, cached)), told])
+    bars = [_BAR.format(*(size / most for size in each)) for each in sizes]
+    about = f"{len(turns)} requests, cost {figure(_ratio(*_costs(turns, OWN)))}"
+    head = f"<details{' open' if is_open else ''}><summary><b>{escape(conversation['name'])}</b>{about}</summary>"
+    return "\n".join([head, _html(rows, ["none", *bars]), "</details>"])
 
 
-def _chart(turns: Sequence[Turn]) -> str:
-    most = max([1, *(_size(turn, when) for turn in turns for when in ("before", "after"))])
-    bars, line = list[str](), list[str]()
-    for place, turn in enumerate(turns):
-        before, after, cached, broken = _size(turn, "before"), _size(turn, "after"), turn["cached"], turn["broken"]
-        was, top, middle = (_HEIGHT * (1 - size / most) for size in (before, after, cached))
-        offset, inside = place * _BAR, f'x="{place * _BAR + 1}" width="{_BAR - 2}"'
-        mark = f'<rect class="mark" {inside} y="0" height="3"/>'
-        title = f"request {turn['number']}: {before:,} tokens, {after:,} sent, {cached:,} of them read from the cache"
-        title += f"; {broken['lost']:,} tokens read anew, by {broken['step']}" if broken else ""
-        bars.append(
-            f"<g><title>{escape(title)}</title>"
-            f'<rect class="fresh" {inside} y="{top:.2f}" height="{max(0.0, middle - top):.2f}"/>'
-            f'<rect class="cached" {inside} y="{middle:.2f}" height="{_HEIGHT - middle:.2f}"/>'
-            f"{mark if broken else ''}</g>"
-        )
-        line.append(f"{offset},{was:.2f} {offset + _BAR},{was:.2f}")
-    width = max(_BAR * len(turns), 12 * _BAR)
-    label = f"Tokens of {len(turns)} requests, at most {most:,}"
-    return (
-        f'<svg viewBox="0 0 {width} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{label}">'
-        f'{"".join(bars)}<polyline class="was" points="{" ".join(line)}"/></svg>'
-        f'<p class="key">at most {most:,} tokens</p>'
-    )
-
-
-def _table(rows: Rows) -> str:
-    head, *body = rows
-    lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
-    for row in body:
-        kinds = [' class="text"' if any(map(str.isalpha, cell)) else "" for cell in row]
-        lines.append("".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)))
-    return '<div class="wide"><table>' + "\n".join(f"<tr>{line}</tr>" for line in lines) + "\n</table></div>"
+def _html(rows: Rows, backgrounds: Iterable[str] = repeat("none")) -> str:
+    lines = []
+    for kind, row, background in zip(chain(["th"], repeat("td")), rows, backgrounds, strict=False):
+        cells = "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in row)
+        lines.append(f'<tr style="background: {background}">{cells}</tr>')
+    return '<div class="wide"><table>' + "\n".join(lines) + "\n</table></div>"

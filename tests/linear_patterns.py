@@ -33,7 +33,6 @@ WORST = (
     ("proxy.server.api.chat:_IS_MODEL", "", "name="),
     ("proxy.server.api.chat:_IS_MODEL", "", "name=a'"),
     ("proxy.server.api.chat:_PART", "", "a\r\n"),
-    ("proxy.text.sentences:_ENCLITIC", "", "é"),
     ("policies.resolve_clashes.values:CUES", "", "\n"),
     ("proxy.text.values:_AMOUNT", "", "1."),
     ("proxy.history.reading:_SURE_CODE", "", ".:"),
@@ -46,9 +45,7 @@ WORST = (
 JSON = ("proxy.compaction.calls:_STRING", "proxy.text.json_values:_TOKENS")
 """Patterns that read only what was parsed as JSON."""
 JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
-BOUNDED: Mapping[str, int] = {
-    "proxy.text.sentences:_BREAK": 60,
-}
+BOUNDED: Mapping[str, int] = {}
 """Patterns that are not linear, and the most characters that they are given."""
 
 

@@ -1,7 +1,8 @@
 """Find statements that contradict trusted facts, and mark them, take them out or refuse the request."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeVar
 
@@ -21,11 +22,8 @@ from proxy.text.json_values import is_json
 Result = TypeVar("Result")
 
 
-_Contradictions = dict[int, tuple[Contradiction, ...]]
-"""The contradictions in a message, by the place of their text in it."""
-
-_Candidate = tuple[int, Contradiction, str]
-"""A text's place in a message, the sentence in it with the fact that it may contradict, and the sentence."""
+_Found = tuple[int, Contradiction]
+"""The place of a text in its message, and a contradiction in it."""
 
 _MOST_JUDGED = 16
 """Pairs of one message that a judge is asked about."""
@@ -113,18 +111,17 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         false, of_judge = await self._with_judge(request, places, false, ctx)
         if false and self.action == "reject":
             new = unanswered(request.messages)
-            refused = {place: texts for place, texts in false.items() if place >= new and place in sent}
+            refused = {place: found for place, found in false.items() if place >= new and place in sent}
             if refused:
                 return _refusal(refused, sent)
-        counts = {place: sum(map(len, texts.values())) for place, texts in false.items()}
         # the client's message there, else the one behind it, else the last
         last = max(sent.values(), default=-1)
         anchors = {n: next((sent[at] for at in sorted(sent) if at >= n), last) for n in false}
-        lately, count = arrived(ctx.incoming.messages) if counts else (), sum(counts.values())
+        lately, count = arrived(ctx.incoming.messages) if false else (), sum(map(len, false.values()))
         facts = {
             "poisoning_attempts": count,
             "poisoning_attempts_new": sum(
-                each for place, each in counts.items() if id(ctx.incoming.messages[anchors[place]]) in lately
+                len(found) for place, found in false.items() if id(ctx.incoming.messages[anchors[place]]) in lately
             ),
             "trusted_facts": self._trusted.size,
             **of_judge,
@@ -137,7 +134,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         return Rewrite(rewritten, why, facts, _findings(false, anchors, sent))
 
     async def _treated(
-        self, request: ChatRequest, false: Mapping[int, _Contradictions], sent: Mapping[int, int], ctx: Context
+        self, request: ChatRequest, false: Mapping[int, Sequence[_Found]], sent: Mapping[int, int], ctx: Context
     ) -> tuple[ChatRequest, str]:
         leaving = {} if self.action == "annotate" else _memories(request.messages, false, sent)
         messages, gone = changed(request.messages, [each for changes in leaving.values() for each in changes])
@@ -148,14 +145,14 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
             elif leaving.get(place):
                 continue
             elif place == last:
-                about = [note(dict.fromkeys(one.fact for one in _all(false[place])))]
+                about = [note(dict.fromkeys(one.fact for _, one in false[place]))]
                 messages[place:place] = about if messages[max(0, place - 1) : place] != about else []
             else:
                 messages[place] = await self._marked(messages[place], false[place], ctx, client=place in sent)
         out = sum(map(len, leaving.values()))
         rest = [place for place in false if not leaving.get(place)]
         aside = ctx.archive is not None and all(self._aside(client=place in sent) for place in rest)
-        count = sum(len(_all(false[place])) for place in rest)
+        count = sum(len(false[place]) for place in rest)
         done = f"{'quarantined' if aside else 'annotated'} {counted(count, 'statement')}" if rest else ""
         dropped = f"left out {out} of the memories" if out else ""
         why = f"{' and '.join(filter(None, (done, dropped)))} for contradicting a fact"
@@ -178,12 +175,12 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         return {places[n]: each for n, each in results.items()}
 
     async def _with_judge(
-        self, request: ChatRequest, places: Sequence[int], false: dict[int, _Contradictions], ctx: Context
-    ) -> tuple[dict[int, _Contradictions], dict[str, int]]:
+        self, request: ChatRequest, places: Sequence[int], false: dict[int, tuple[_Found, ...]], ctx: Context
+    ) -> tuple[dict[int, tuple[_Found, ...]], dict[str, int]]:
         if ctx.services.judge is None or not self.judge:
             return false, {}
         unclear = await self._in_each("unclear", self._unclear, request, places, ctx)
-        pairs = [(each.fact, sentence) for every in unclear.values() for _, each, sentence in every]
+        pairs = [(one.fact, sentence) for every in unclear.values() for _, one, sentence in every]
         verdicts, counts = await settled_verdicts(
             "judged",
             ctx.services.judge.contradictions,
@@ -193,21 +190,25 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
             wait=self.judge,
             most=len(pairs),
         )
-        added = {n: [one for one in every if verdicts[one[1].fact, one[2]] == "yes"] for n, every in unclear.items()}
-        joined = {n: _joined(false.get(n, {}), added.get(n, ())) for n in sorted({*false, *added})}
-        return {n: texts for n, texts in joined.items() if texts}, counts
+        joined: dict[int, tuple[_Found, ...]] = {}
+        for n in sorted({*false, *unclear}):
+            added = [(place, one) for place, one, said in unclear.get(n, ()) if verdicts[one.fact, said] == "yes"]
+            ones = {(place, one.start): one for place, one in (*added[::-1], *false.get(n, ()))}
+            if ones:
+                joined[n] = tuple((place, one) for (place, _), one in sorted(ones.items()))
+        return joined, counts
 
-    def _unclear(self, message: Message) -> tuple[_Candidate, ...]:
-        """Return the sentences of a message for a judge; JSON is left to the rules."""
+    def _unclear(self, message: Message) -> tuple[tuple[int, Contradiction, str], ...]:
+        """Return the sentences of a message for a judge, with what they may contradict; JSON is left to the rules."""
         texts = [(place, text) for place, text in self._texts(message) if not is_json(text)]
         candidates = (
             (place, one, text[one.start : one.end]) for place, text in texts for one in self._trusted.unclear(text)
         )
         return tuple(islice(candidates, _MOST_JUDGED))
 
-    def _contradicted(self, message: Message) -> _Contradictions | tuple[()]:
-        every = {place: tuple(self._trusted.contradicted(text)) for place, text in self._texts(message)}
-        return {place: each for place, each in every.items() if 0 < len(each) <= self.most} or ()
+    def _contradicted(self, message: Message) -> tuple[_Found, ...]:
+        every = [(place, self._trusted.contradicted(text)) for place, text in self._texts(message)]
+        return tuple((place, one) for place, ones in every if len(ones) <= self.most for one in ones)
 
     def _texts(self, message: Message) -> Iterator[tuple[int, str]]:
         """Return the texts of a message whose writer is checked, with their places."""
@@ -218,57 +219,47 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         """Return whether a false statement is archived; `client` says that the message is the client's."""
         return self.action == "quarantine" or (self.action == "reject" and not client)
 
-    async def _marked(self, message: Message, false: _Contradictions, ctx: Context, *, client: bool) -> Message:
+    async def _marked(self, message: Message, found: Sequence[_Found], ctx: Context, *, client: bool) -> Message:
         aside = self._aside(client=client)
-        texts = [text for text in texts_of(0, message, message.role)]
-        for place, every in false.items():
+        texts, changed_texts = [*texts_of(0, message, message.role)], []
+        for place, ones in groupby(found, key=itemgetter(0)):
             text = texts[place]
             handle = await ctx.archive.keep(text.original) if aside and ctx.archive is not None else None
-            text.sent = checked(text.original, every, handle)
-        return with_text(message, *(texts[place] for place in false))
-
-
-def _all(false: _Contradictions) -> list[Contradiction]:
-    return [one for every in false.values() for one in every]
-
-
-def _joined(false: _Contradictions, added: Sequence[_Candidate]) -> _Contradictions:
-    every = {place: {one.start: one for one in ones} for place, ones in false.items()}
-    for place, one, _ in added:
-        every.setdefault(place, {}).setdefault(one.start, one)
-    return {place: tuple(one for _, one in sorted(ones.items())) for place, ones in sorted(every.items())}
+            text.sent = checked(text.original, [one for _, one in ones], handle)
+            changed_texts.append(text)
+        return with_text(message, *changed_texts)
 
 
 def _memories(
-    messages: Sequence[Message], false: Mapping[int, _Contradictions], sent: Mapping[int, int]
+    messages: Sequence[Message], false: Mapping[int, Sequence[_Found]], sent: Mapping[int, int]
 ) -> dict[int, list[TextChange]]:
     """Return the changes that leave out false memories, by their block's place."""
     return {
         place: [
             TextChange(Stretch(place, *span), None)
             for span in spans(messages[place].text)
-            if any(span[0] <= one.start < span[1] for one in _all(texts))
+            if any(span[0] <= one.start < span[1] for _, one in found)
         ]
-        for place, texts in false.items()
+        for place, found in false.items()
         if place not in sent and is_block(messages[place], MEMORIES)
     }
 
 
-def _findings(false: Mapping[int, _Contradictions], anchors: Mapping[int, int], sent: Collection[int]) -> list[str]:
+def _findings(false: Mapping[int, Sequence[_Found]], anchors: Mapping[int, int], sent: Collection[int]) -> list[str]:
     """Return each contradiction with the place of its message among the client's, or of the one behind it."""
     return [
         f"{'before ' * (place not in sent)}messages[{anchors[place]}] contradicts the trusted fact "
         f'"{one.fact[:_LONGEST_FACT]}"'
-        for place, texts in false.items()
-        for one in _all(texts)
+        for place, found in false.items()
+        for _, one in found
     ]
 
 
-def _refusal(false: Mapping[int, _Contradictions], sent: Mapping[int, int]) -> Reject:
-    place, texts = next(iter(false.items()))
+def _refusal(false: Mapping[int, Sequence[_Found]], sent: Mapping[int, int]) -> Reject:
+    place, ((_, first), *_) = next(iter(false.items()))
     param, findings = f"messages[{sent[place]}]", _findings(false, sent, sent)
     return Reject(
-        f"a statement in {param} contradicts a trusted fact: {_all(texts)[0].fact[:_LONGEST_FACT]}",
+        f"a statement in {param} contradicts a trusted fact: {first.fact[:_LONGEST_FACT]}",
         "contradicts_trusted_fact",
         param=param,
         facts={"poisoning_attempts": len(findings)},

@@ -19,7 +19,7 @@ from policies.check_facts.sentences import Plain, compare, plain
 from proxy.chat.annotations import Contradiction
 from proxy.text.fold import folded, word_set
 from proxy.text.json_values import is_json, strings
-from proxy.text.sentences import Sentence, behind_openers, in_full, is_stated, sentences
+from proxy.text.sentences import LEAD, Sentence, in_full, is_stated, sentences
 from proxy.text.values import value
 
 LARGEST = 32 * 2**20
@@ -43,18 +43,13 @@ class Fact(NamedTuple):
     language: str = ""
 
 
-_Key = tuple[str, str]
-"""A relation and a language."""
-
-
 class Trusted:
     """Facts, indexed by the names in them. Built once; reading it changes nothing."""
 
     def __init__(self, facts: Iterable[Fact]) -> None:
-        self._text: dict[tuple[str, _Key], str] = {}
-        self._objects: dict[str, dict[_Key, set[str]]] = defaultdict(lambda: defaultdict(set))
-        """The objects of each subject by relation and language."""
-        self._range: dict[_Key, set[str]] = defaultdict(set)
+        self._claims: dict[str, list[tuple[Claim, str]]] = defaultdict(list)
+        """The relations of each subject, with the facts that state them."""
+        self._range: dict[tuple[str, str], set[str]] = defaultdict(set)
         """All objects of a relation in a language."""
         self._about: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
         """Facts with the words of the name that each is about, by the first of them."""
@@ -64,7 +59,7 @@ class Trusted:
         self.compared = sum([self._add(fact) for fact in known])
         """The number of facts that rules can compare: the others are for a judge."""
         begin = [folded(read.words[0]) for plains in self._plain.values() for read, _ in plains]
-        self._first = frozenset(map(_first_of, (*self._objects, *begin)))
+        self._first = frozenset(map(_first_of, (*self._claims, *begin)))
         """The beginnings of all words of which a sentence about a fact has one."""
         self.size = len(known)
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
@@ -76,10 +71,8 @@ class Trusted:
             self._plain[each.key].append((each, fact.text))
         stated = _claim_of(fact)
         if stated is not None:
-            key = (stated.relation, stated.language)
-            self._objects[stated.subject][key].add(stated.object)
-            self._range[key].add(stated.object)
-            self._text.setdefault((stated.subject, key), fact.text)
+            self._claims[stated.subject].append((stated, fact.text))
+            self._range[stated.relation, stated.language].add(stated.object)
         names = (
             [stated.subject] if stated is not None else [begins[0] for each in full if (begins := _NAMED.match(each))]
         )
@@ -117,18 +110,11 @@ class Trusted:
         return [(each, fact) for each in near if (fact := self._against(each.text)) is not None]
 
     def _against(self, sentence: str) -> str | None:
-        """Return the fact that a sentence contradicts, by itself or behind an opening that names no fact's subject."""
-        against = self._stated_against(sentence)
-        if against is None:
-            for opening, rest in behind_openers(sentence):
-                is_about = self._first.intersection(_BEGINNING.findall(folded(opening)))
-                against = against or (None if is_about else self._stated_against(rest))
-        return against
-
-    def _stated_against(self, sentence: str) -> str | None:
+        """Return the fact that a sentence contradicts, by itself or behind an opening that adds nothing."""
+        sentence = LEAD.sub("", sentence)
         read, stated = plain(sentence), claim(sentence)
         alike = self._plain.get(read.key, ()) if read is not None else ()
-        if not (alike or (stated is not None and stated.subject in self._objects)) or not is_stated(sentence):
+        if not (alike or (stated is not None and stated.subject in self._claims)) or not is_stated(sentence):
             return None
         verdicts = [(compare(read, fact), text) for fact, text in alike] if read is not None else []
         if any(verdict == "agrees" for verdict, _ in verdicts):
@@ -138,18 +124,18 @@ class Trusted:
 
     def _by_claim(self, stated: Claim, sentence: str) -> str | None:
         """Return the fact about the same relation of the same subject, if it has another object, in any language."""
-        where = is_place(stated.relation)
-        every = self._objects.get(stated.subject, {})
-        alike = {
-            key: known for key, known in every.items() if key[0] == stated.relation or (where and is_place(key[0]))
-        }
-        if any(_same(stated.object, each) for known in alike.values() for each in known):
+        where, every = is_place(stated.relation), self._claims.get(stated.subject, ())
+        alike = [
+            each for each in every if each[0].relation == stated.relation or (where and is_place(each[0].relation))
+        ]
+        if any(_same(stated.object, known.object) for known, _ in alike):
             return None
         is_clear = not where and (value(stated.object) is not None or is_named(sentence, stated.object))
-        for key in sorted(alike):
+        for known, text in alike:
             # the names of one thing differ between languages
-            if key[1] == stated.language and (is_clear or stated.object in self._range[key]):
-                return self._text[stated.subject, key]
+            is_known = is_clear or stated.object in self._range[known.relation, known.language]
+            if known.language == stated.language and is_known:
+                return text
         return None
 
 

@@ -143,9 +143,11 @@ _SILENT = Message({"role": "system", "content": ""})
 
 
 def _may_be_told(clash: Clash, messages: Sequence[Message], texts: Sequence[Message]) -> bool:
-    """Return False if an earlier step has found something wrong in one of the messages; `texts` are the client's."""
-    if any(is_refuted(messages[place], texts[place]) for place in (clash.older, clash.newer)):
-        return False
+    """Return False if an earlier step has found one of the statements to be wrong; `texts` are the client's."""
+    for place, statement in ((clash.older, clash.was), (clash.newer, clash.now)):
+        now, text = messages[place], texts[place]
+        if now is not text and is_refuted(statement.of(text.text), text.text, now.text):
+            return False
     # of the last message, a note says on the next turn which of its statements contradict a fact
     in_front = takewhile(lambda place: texts[place] is _SILENT, range(clash.newer - 1, -1, -1))
     return not any(is_about_next(messages[place]) for place in in_front)

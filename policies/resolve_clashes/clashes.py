@@ -143,6 +143,8 @@ def _gives_another(old: Statement, new: Statement, *, is_near: bool) -> bool:
 
 def _same_subject(old: Statement, new: Statement, values: Sequence[Value]) -> bool:
     """Return whether both are about the same, their values aside."""
+    if not old.about and not new.about:
+        return any(value.kind not in TYPED or value.unit for value in values)
     shared = old.about & new.about
     if _is_changed(new) or not shared:
         return bool(shared)

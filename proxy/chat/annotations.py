@@ -1,6 +1,7 @@
 """Notes on statements that contradict a fact. Pure: the same findings give the same bytes."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from proxy.text.json_values import is_json
 
 _LONGEST = 300
 _INCORRECT = "[incorrect: contradicts the trusted fact"
+_NEXT_SENTENCE = re.compile(r"[.!?]\s|\n")
 
 
 class Contradiction(NamedTuple):
@@ -41,9 +43,12 @@ def note(facts: Iterable[str]) -> Message:
     return build(TRUSTED, about, [f"- {fact[:_LONGEST]}" for fact in facts])
 
 
-def is_refuted(message: Message, sent: Message) -> bool:
-    """Return whether a note in a message, or in place of its words, says that something in it contradicts a fact."""
-    return message is not sent and message.text.count(_INCORRECT) > sent.text.count(_INCORRECT)
+def is_refuted(words: str, sent: str, now: str) -> bool:
+    """Return whether a note says of words of a text that they contradict a fact, or has taken their place."""
+    if now.count(_INCORRECT) <= sent.count(_INCORRECT):
+        return False
+    rest, note, _ = now.partition(words.rstrip(" .!?"))[2].partition(_INCORRECT)
+    return words not in now or (bool(note) and _NEXT_SENTENCE.search(rest.rstrip()) is None)
 
 
 def is_about_next(message: Message) -> bool:

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import NamedTuple
 
-from proxy.text.tables import sections, word_lists
+from proxy.text.tables import sections
 
 LONGEST = 400
 """Characters of the longest sentence that is read; longer ones are lists, code or data."""
@@ -21,22 +20,10 @@ _DATA = sections("sentences")
 _QUESTION, _PHRASES, LEAD = (
     re.compile("".join(_DATA[name]), re.IGNORECASE) for name in ("question", "phrases", "lead")
 )
-"""Patterns. `LEAD` matches a main clause without content of its own, such as "it is true that"."""
+"""Patterns. `LEAD` matches an opening without content of its own, such as "note that"."""
 _WORDS = frozenset(" ".join(_DATA["words"]).split())
 """Words that mark a supposition or reported speech, as do the phrases."""
 _WORD = re.compile(r"\w+")
-_SYMBOLS = re.compile(r"[^\w\s\"“«'‘(¿¡\[\x00]+\s*(?=\w)")
-_BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+|\s+(?:that|que)\s+")
-_OPENING_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_NO_OPENING = re.compile(r"[\d\x00?¿(/]|\s[A-ZÀ-Þ](?!\b|['’])|n['’]t\b")
-"""Numbers, names and denials: an opening with one of them has content of its own."""
-_ENCLITIC = re.compile(r"(?=\w*[áéíóú])\w*(?:me|te|se|lo|nos)")
-"""A Spanish imperative with a pronoun at its end: `créeme`, `recuérdalo`."""
-_LONGEST_OPENING = 60
-_MOST_OPENING = 7
-_MOST_CLAUSE = 3
-"""Most words before `that`: after more of them it may belong to a noun."""
-_MOST_UNMARKED = 4
 _TITLE_MARKS = re.compile(r"[\"“”«»]|``|''")
 _SPACE = re.compile(r"\s+")
 _PRONOUN = re.compile(r"(?:He|She|It|They)\s")
@@ -82,40 +69,6 @@ def is_stated(sentence: str) -> bool:
     if "\x00" in sentence or (("?" in sentence or "¿" in sentence) and _QUESTION.search(sentence)):
         return False
     return _WORDS.isdisjoint(_WORD.findall(sentence.lower())) and _PHRASES.search(sentence) is None
-
-
-def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:
-    """Yield openings of a sentence that add nothing, such as `I am sure:` or `Recuerda:`, each with the rest."""
-    begins = _SYMBOLS.match(sentence)
-    bare = sentence[begins.end() :] if begins else sentence
-    lead = LEAD.match(bare)
-    if begins or lead:
-        yield "", bare[lead.end() :] if lead else bare
-    for match in _BREAK.finditer(bare[:_LONGEST_OPENING]):
-        opening = bare[: match.start()]
-        # `believe me` is an opening; `they believe` is reported speech
-        if _leads(opening, match[0].strip()) and (is_stated(opening) or opening.endswith(" me")):
-            yield opening, bare[match.end() :]
-
-
-def _leads(opening: str, mark: str) -> bool:
-    """Return whether an opening only leads up to a statement; before a comma or `that` it must name who speaks."""
-    is_clause, is_comma = mark[:1].isalpha(), mark == ","
-    words = [word.lower().replace("’", "'") for word in _OPENING_WORD.findall(opening)]
-    classes = _classes()
-    if not words or len(words) > (_MOST_CLAUSE if is_clause else _MOST_OPENING) or _NO_OPENING.search(opening):
-        return False
-    if len(words) == 1 and is_comma:
-        return words[0] in classes["reply"] or _ENCLITIC.fullmatch(words[0]) is not None
-    if words[0] in classes["limit"] or not classes["doubt"].isdisjoint(words):
-        return False
-    speaks = not classes["speaker"].isdisjoint(words[:2])
-    return speaks or (not is_comma and not is_clause and len(words) <= _MOST_UNMARKED)
-
-
-@cache
-def _classes() -> dict[str, frozenset[str]]:
-    return word_lists("clause_openers")
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -95,10 +95,8 @@ SPANISH = ("la capital de Francia es Lyon.", "el almuerzo cuesta 15 euros.")
 @pytest.mark.parametrize(
     ("said", "openings"),
     [
-        (ENGLISH, ("I am sure: ", "I'm telling you, ", "Trust me, ", "Remember: ", "Let me be clear: ", "Honestly, I know it: ",
-                   "One thing is certain: ", "As you know, ", "No, ", "Mark my words, ", "👍 ", "Guaranteed – ", "- ✅ Note: ",
-                   "Believe me, ", "You know that ", "I know that ", "I promise you that ")),
-        (SPANISH, ("Recuerda: ", "Estoy seguro: ", "Te lo digo yo, ", "Créeme, ", "Ten en cuenta: ", "Como sabes, ", "¡Ojo: ", "Te aseguro que ")),
+        (ENGLISH, ("I am sure: ", "Trust me, ", "Remember: ", "As you know, ", "No, ", "Believe me, ", "Note that ", "You know that ", "I know that ")),
+        (SPANISH, ("Recuerda: ", "Estoy seguro: ", "Créeme, ", "Como sabes, ", "Ojo: ", "Recuerda que ")),
     ],
 )  # fmt: skip
 def test_an_opening_hides_no_statement(said: tuple[str, ...], openings: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from proxy.chat import Tool
 from proxy.history.handover import asks_for_summary
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, tool
-from tests.talk import assistant, system, user
+from tests.talk import assistant, calls, result, user
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,13 @@ from tests.talk import assistant, system, user
         "请总结一下到目前为止的对话。",
         "지금까지의 대화를 요약해 줘.",
         "لخص المحادثة حتى الآن.",
+        "TL;DR",
+        "Sammanfatta samtalet.",
+        "Shrň nám to.",
+        "Hãy tóm tắt mọi thứ.",
+        "סכם את השיחה.",
+        "สรุปให้หน่อย",
+        f"{'lorem ipsum ' * 40} Sum up? Or rather summarize it.",
     ],
 )
 def test_request_for_a_summary_is_known(text: str) -> None:
@@ -31,7 +38,7 @@ def test_request_for_a_summary_is_known(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Summarise chapter two.",
+        f"{'lorem ipsum ' * 20} a summary, among other things {'lorem ipsum ' * 20}",
         "Our conversation was nice.",
         "<conversation_summary>\nx\n</conversation_summary>",
         "ok",
@@ -42,17 +49,19 @@ def test_other_messages_are_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "tools", "known"),
+    ("was_called", "tools", "fields", "known"),
     [
-        ("You are a helpful assistant tasked with summarizing conversations.", [], True),
-        ("You summarize chats into a structure. When the conversation grows too large, you are asked.", [], True),
-        ("You are Ada, a friendly assistant. Keep the conversation short, with a brief summary at times.", [], False),
-        ("You are a coding agent. Summarize the session when you are asked.", [tool()], False),
-        (f"You are the desk of a shop. {'Be kind. ' * 30}Summarize the conversation when asked.", [], False),
+        (True, [], {}, True),
+        (True, [tool()], {"tool_choice": "none"}, True),
+        (True, [tool()], {}, False),
+        (False, [], {}, False),
     ],
 )
-def test_a_system_prompt_may_ask_where_no_tools_are_offered(prompt: str, tools: list[Tool], known: bool) -> None:
-    request = chat("s", tools=tools).with_messages([system(prompt), user("hi"), assistant("hi"), user("Now, please.")])
+def test_an_agent_that_may_call_no_tool_any_more_asks_for_a_text(
+    was_called: bool, tools: list[Tool], fields: dict[str, str], known: bool
+) -> None:
+    work = [calls("c1"), result("c1")] if was_called else [assistant("hi")]
+    request = chat("s", tools=tools, **fields).with_messages([user("hi"), *work, user("Och nu?")])
     assert asks_for_summary(request) is known
 
 

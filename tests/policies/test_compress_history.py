@@ -10,7 +10,7 @@ from proxy.chat.wire import damage
 from proxy.context import CacheRules
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
-from proxy.testing import MemoryArchive, chat, context, profile
+from proxy.testing import MemoryArchive, chat, context, profile, tool
 from tests.decisions import rewrite
 from tests.talk import assistant, calls, result, user
 
@@ -87,7 +87,7 @@ async def test_files_that_left_with_the_last_cut_fill_the_room_up_to_the_low_mar
     code = "\n".join(f"def f{n}(x):\n    return x + {n}\n" for n in range(300))
     log = "\n".join(f"12:00:{n:03} job {n * 37 % 101} is done" for n in range(640))
     messages = [*chat("s u1").messages, calls("c1"), result(code), calls("c2"), result(log, "c2")]
-    request = chat("u").with_messages([*messages, assistant("I saw both."), user("Now edit the code.")])
+    request = chat("u", tools=[tool()]).with_messages([*messages, assistant("I saw both."), user("Now edit the code.")])
     decision = rewrite(await CompressHistory().apply(request, context(request, window=8192)))
     shown = [message for message in decision.request.messages if message.role == "tool"]
     assert [message.text.splitlines()[0] for message in shown] == [code.splitlines()[0], log.splitlines()[0]]

@@ -5,6 +5,7 @@ import contextlib
 import random
 import re
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -73,8 +74,8 @@ Handler = Callable[[Connection], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(handle: Handler) -> AsyncIterator[URL]:
-    """A server on a free port; when its handler returns, the connection is closed."""
+async def listening(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[URL]:
+    """A server on a free port, with TLS if it has a context; when its handler returns, the connection is closed."""
     tasks: set[asyncio.Task[Any]] = set()
     count = 0
 
@@ -91,7 +92,7 @@ async def listening(handle: Handler) -> AsyncIterator[URL]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
     try:
         yield URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
     finally:

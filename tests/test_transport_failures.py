@@ -5,12 +5,12 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-import aiohttp.http_writer
 import pytest
 from yarl import URL
 
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http.client import Transport
+from proxy.http.connection import ServerConnection
 from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
 
 
@@ -94,19 +94,19 @@ async def test_a_reused_connection_that_dies_before_the_server_gets_a_byte_is_tr
         await connection.end()
         closed.set()
 
-    write = aiohttp.http_writer.StreamWriter.write_headers
+    ask = ServerConnection.ask
 
-    async def late(writer: aiohttp.http_writer.StreamWriter, *head: Any) -> None:
+    async def late(connection: ServerConnection, head: bytes, body: bytes | None, method: str) -> None:
         """Give the server time to close what this side takes for open."""
-        writer.transport.pause_reading()  # type: ignore[union-attr]
+        connection.transport.pause_reading()
         closing.set()
         await closed.wait()
-        await write(writer, *head)
-        asyncio.get_running_loop().call_soon(writer.transport.resume_reading)  # type: ignore[union-attr]
+        asyncio.get_running_loop().call_soon(connection.transport.resume_reading)
+        await ask(connection, head, body, method)
 
     async with listening(handle) as url, transport() as http:
         await (await http.request("POST", url, {}, b"{}")).read()
-        monkeypatch.setattr(aiohttp.http_writer.StreamWriter, "write_headers", late)
+        monkeypatch.setattr(ServerConnection, "ask", late)
         assert await (await http.request("POST", url, {}, BODY * size)).read() == b"ok"
 
     assert [request.partition(b"\r\n\r\n")[2] for request in got] == [b"{}", BODY * size]

@@ -35,6 +35,7 @@ from proxy.gateway.chain import Steps, run
 from proxy.gateway.pilot import Pilot
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.saving import Saving
+from proxy.http.client import tls
 from proxy.http.headers import Headers, request_id
 from proxy.llm.judge import UpstreamJudge
 from proxy.models import Models
@@ -226,6 +227,7 @@ class App:
         """Load what all requests need, and with `server.warm` all that the chains need."""
         services, models = self.services, Models()
         await asyncio.to_thread(import_module, "encodings.idna")  # the first host name that is resolved needs it
+        await asyncio.to_thread(tls)
         await asyncio.to_thread(models.encodings, settings.models)
         await services.tokens.warm(models.encodings(entry for entry in settings.models if settings.chains[entry.chain]))
         if any(settings.chains.values()):

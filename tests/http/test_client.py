@@ -1,10 +1,19 @@
 """HTTP to upstreams, against real servers on the loopback: bytes out and back, streams, and their end."""
 
 import asyncio
+import ssl
 from contextlib import aclosing
+from datetime import datetime
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
+from proxy.chat.errors import UpstreamFailed
+from proxy.http import client
 from proxy.http.client import Transport
 from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, Handler, answering, framed, listening, transport
 
@@ -77,6 +86,102 @@ async def test_proxy_settings_of_the_environment_are_ignored(monkeypatch: pytest
     handle, _ = answering(OK)
     async with listening(handle) as url, transport() as http:
         assert await (await http.request("POST", url, {}, b"{}")).read() == b"ok"
+
+
+def certificate(folder: Path) -> Path:
+    """A file with a key, and the certificate that `localhost` has signed for itself."""
+    key, name = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")]),
+    )
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(datetime(2000, 1, 1)).not_valid_after(datetime(2100, 1, 1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path = folder / "localhost.pem"
+    path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, *form)
+        + made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    )
+    return path
+
+
+async def test_a_server_is_asked_by_tls_if_its_certificate_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain(path := certificate(tmp_path))
+    handle, got = answering(OK)
+    async with listening(handle, own) as url, transport() as http:
+        url = url.with_scheme("https").with_host("localhost")
+        with pytest.raises(UpstreamFailed) as caught:
+            await http.request("POST", url, {}, BODY)
+        monkeypatch.setattr(client, "tls", lambda: ssl.create_default_context(cafile=path))
+        assert await (await http.request("POST", url, {}, BODY * 10_000)).read() == b"ok"
+
+    assert "its certificate is not trusted" in str(caught.value.cause)
+    assert [request.partition(b"\r\n\r\n")[2] for request in got] == [BODY * 10_000]
+
+
+async def test_an_address_with_a_password_is_asked_with_it() -> None:
+    handle, got = answering(OK)
+    async with listening(handle) as url, transport() as http:
+        await (await http.request("GET", url.with_user("a").with_password("b:%"), {})).read()
+
+    assert b"\r\nauthorization: Basic YTpiOiU=\r\n" in got[0]
+
+
+@pytest.mark.parametrize("sent", ["1\r\nx-b: 2", "1\nx-b: 2", "1\r"])
+async def test_a_header_of_several_lines_is_not_sent(sent: str) -> None:
+    handle, got = answering(OK)
+    async with listening(handle) as url, transport() as http:
+        with pytest.raises(ValueError, match="several lines"):
+            await http.request("GET", url, {"x-a": sent})
+
+    assert not got
+
+
+@pytest.mark.parametrize("answer", [
+    pytest.param(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" + OK, id="hints before it"),
+    pytest.param(OK + OK, id="another one behind it"),
+    pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2 \r\nok\r\n0\r\nX-Late: 1\r\n\r\n", id="trailers"),
+    pytest.param(b"HTTP/1.0 200 OK\r\n\r\nok", id="without a length"),
+])  # fmt: skip
+async def test_an_answer_is_read_to_its_end_alone(answer: bytes) -> None:
+    handle, got = answering(answer)
+    async with listening(handle) as url, transport() as http:
+        for _ in range(2):
+            response = await http.request("POST", url, {}, b"{}")
+            assert (response.status, await response.read(), response.headers) == (200, b"ok", [])
+
+    assert len(got) == 2
+
+
+async def test_the_answer_to_head_has_no_body() -> None:
+    handle, _ = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
+    async with listening(handle) as url, transport() as http:
+        assert await (await http.request("HEAD", url, {})).read() == b""
+
+
+async def test_a_server_is_read_no_faster_than_its_answer_is_relayed() -> None:
+    sent, part = 0, b"x" * 2**20
+
+    async def handle(connection: Connection) -> None:
+        nonlocal sent
+        await connection.request()
+        await connection.send(STREAM)
+        while sent < 64:
+            await connection.send(framed(part))
+            sent += 1
+        await connection.send(framed(b""))
+
+    async with listening(handle) as url, transport() as http:
+        chunks = (await http.request("POST", url, {}, b"{}")).chunks()
+        first = await anext(aiter(chunks))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert sent < 32
+        assert len(first) + sum([len(chunk) async for chunk in chunks]) == 64 * len(part)
 
 
 async def test_a_large_body_is_sent_without_a_warning() -> None:

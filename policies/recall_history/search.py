@@ -175,7 +175,7 @@ class HistorySearch:
             for place in best
         )
         is_near = is_about & (words.telling >= _TERMS)
-        least_words = self._least_words(there, words, candidates, is_listed=is_listed)
+        least_words = self._least_words(there, words, candidates, named, is_listed=is_listed)
         matches = [
             Found(
                 there.places[place],
@@ -202,19 +202,30 @@ class HistorySearch:
         return SearchResult(matches, how if matches or not order else "the summary says it", most=most)
 
     def _least_words(
-        self, there: "_SearchedMessages", words: Fits, candidates: Candidates, *, is_listed: bool
+        self,
+        there: "_SearchedMessages",
+        words: Fits,
+        candidates: Candidates,
+        named: Collection[int],
+        *,
+        is_listed: bool,
     ) -> float:
         """Return the part of a question that a passage must exceed to say more than the summary, where that says it.
 
-        It says what is asked if it has the list that the question names an item of, or a statement with most of the
-        question's terms, of which no passage has more.
+        It says what is asked if it has the list that the question names an item of, all that it names, or a statement
+        with most of the question's terms, of which no passage has more. Beside what it names, words may be common ones.
         """
-        most = float(words.shares.max(initial=0.0))
+
+        def says(place: int) -> bool:
+            return self._stands(there, place) and not self._lacks_answer(there, place, candidates)
+
         if is_listed:
             return _MOST_WORDS
-        best = arrays.numpy().flatnonzero(words.shares >= most) if most >= _MOST_WORDS else ()
-        says = any(self._stands(there, at) and not self._lacks_answer(there, at, candidates) for at in best)
-        return _MOST_WORDS * most if says else 0.0
+        if named and all(map(says, named)):
+            return float(words.shares[[*named]].max())
+        most = float(words.shares.max(initial=0.0))
+        best = arrays.numpy().flatnonzero(words.shares >= most).tolist() if most >= _MOST_WORDS else ()
+        return _MOST_WORDS * most if any(map(says, best)) else 0.0
 
     def _lacks_answer(self, there: "_SearchedMessages", place: int, candidates: Candidates) -> bool:
         """Return True for a passage that asks for something, or may ask for a long answer that the summary lacks."""

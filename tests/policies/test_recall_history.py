@@ -523,6 +523,27 @@ async def test_recall_does_not_repeat_a_list_that_the_summary_has(question: str)
     assert isinstance(await recall(question, past, summary), Keep)
 
 
+@pytest.mark.parametrize(
+    ("item", "question", "said"),
+    [
+        ("Проблема", "Какой была проблема 6?", "Какой была причина того, что вчера это было поздно?"),
+        ("Problem", "Jaki był problem 6?", "Jaki był powód, że wczoraj było to tak późno?"),
+        ("Sorun", "Sorun 6 hangisi idi?", "İkisinden hangisi daha iyi idi, birinci mi ikinci mi?"),
+        ("المشكلة", "وما كانت المشكلة 6؟", "ما زالت كما كانت؛ وما كان مخططا قد تم."),
+        ("问题", "问题6是什么？", "是因为队列满了两个小时，没有人看见是什么原因。"),
+    ],
+)
+async def test_recall_brings_no_common_words_beside_what_a_question_names_where_the_summary_has_it(
+    item: str, question: str, said: str
+) -> None:
+    named = "\n".join(f"{n}. {item} {n}: {word}" for n, word in enumerate(["login", "mail", "map", "search"], 4))
+    past = [user("List them."), assistant(named), user(said), assistant("Yes."), *PAST]
+    assert said in recalled(await recall(question, past))
+    assert isinstance(
+        await recall(question, past, f"<conversation_summary>\n-> {named}\n</conversation_summary>"), Keep
+    )
+
+
 async def test_recall_leaves_a_question_to_the_summary_that_has_most_of_its_words() -> None:
     contract = "The number of the contract is pending, ask the agent."
     past = [user("Its number?"), assistant(f"A number is a number. {REPLY}"), user(contract), *PAST]

@@ -27,7 +27,7 @@ _BRIDGE = 80
 _ROUNDS = 2
 _NAMES = 0.15
 """The part of the room that the names of rows which are left out may take."""
-_HITS, _MORE = 0.8, 1.25
+_HITS, _MORE = 0.8, 1.5
 """The part that the places of all hits of a search may take, in a form that is at most so many times as long for them.
 Where they need more, many files are named alone, or else as many places as others are."""
 _AGAIN = 1.1
@@ -48,7 +48,7 @@ _SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
 _NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
 _HIT = re.compile(
     r"(?!//)(?=[\w.@+-]*?(?:[/\\]|\.[A-Za-z]))([\w./\\@+-]{1,200}+)"
-    r"(?::(\d+)(?=[:-]|$)|\((\d+)[,)]|::([\w.-]+)|\", line (\d+)|[ \t]+\||$)"
+    r"(?::(\d+)(?=[:-]|$)|:(?![\d/])|\((\d+)[,)]|::([\w.-]+)|\", line (\d+)|[ \t]+\||$)"
 )
 _BEFORE_HIT = re.compile(r"[\w.-]{1,40}[ :]\"?|-->[ ]")
 """A revision, a drive, a word such as `FAILED`, or the arrow of a compiler."""
@@ -78,18 +78,19 @@ def _selected(lines: Sequence[TextLine], room: int, most: int = 0) -> str:
     texts = [line.text for line in lines if not line.is_blank]
     name, files = _namers(texts)
     names = int(_NAMES * room) if name is not None else 0
+    of_all: Namer | None = None
     for each in (name, files) if name and files else ():
         every = int(_AGAIN * len(each(texts))) + _NOTE
         if (each is name or every > names) and every <= _HITS * max(room, most):
-            name, names, room = each, every, max(room, int(every / _HITS))
+            name = of_all = each
+            names, room = every, max(room, int(every / _HITS))
             break
     choice = _Choice(lines, room - names)
-    for share, places in _levels(lines, choice.parents):
-        choice.take(places, share)
-    for _ in range(_ROUNDS):  # gaps that close again leave room
-        choice.bridge()
-        choice.measure()
-        choice.take(range(len(lines)), 1)
+    levels = [*_levels(lines, choice.parents)]
+    choice.fill(levels)
+    if of_all is not None and choice.named(of_all) > names:  # fewer gaps name a folder less often
+        choice = _Choice(lines, room - names)
+        choice.fill(levels[:1])
     return joined(_with_gaps(lines, choice.selected, name, names))
 
 
@@ -99,6 +100,19 @@ class _Choice:
         self._room = self._free = room - _NOTE
         self.parents = _parents(lines)
         self.selected = bytearray(len(lines))
+
+    def fill(self, levels: Iterable[tuple[float, Iterable[int]]]) -> None:
+        """Keep the lines of these groups, and then any."""
+        for share, places in levels:
+            self.take(places, share)
+        for _ in range(_ROUNDS):  # gaps that close again leave room
+            self.bridge()
+            self.measure()
+            self.take(range(len(self._lines)), 1)
+
+    def named(self, name: Namer) -> int:
+        """Return the characters that the names of all rows in gaps take."""
+        return sum(len(name(self._lines[at].text for at in run)) + 2 for run in self._gaps())
 
     def take(self, places: Iterable[int], share: float) -> None:
         """Keep lines, each with its parents; all of them within a part of the room."""
@@ -408,6 +422,9 @@ def _columns(lines: Sequence[TextLine], texts: Sequence[str], kinds: Sequence[Ki
     for rows in levels.values():
         if len(rows) >= _MANY:
             yield from _states(rows, lambda row: lines[row].cells or CELL.findall(texts[row]), even=True)
+            yield from _states(
+                rows, lambda row: [_DIGITS.sub("0", cell) for cell in CELL.findall(texts[row])], even=True
+            )
             yield from _states(rows, lambda row: texts[row].split(None, _COLUMNS))
             yield from _states(rows, lambda row: _DIGITS.sub("0", texts[row]).split(None, _COLUMNS))
     for (depth, _), rows in named.items():
@@ -420,8 +437,10 @@ def _states(
     rows: Sequence[int], cells: Callable[[int], Sequence[str]], *, even: bool = False
 ) -> Iterator[Mapping[int, str]]:
     """Yield the columns with few different values in a sample of the rows; if `even`, of rows of the usual length."""
-    step = max(1, len(rows) // _SAMPLED_ROWS)
-    sample = [cells(row) for row in rows[::step]]
+    # in steps that grow, which no period of the rows has
+    few = [rows[len(rows) * at * at // _SAMPLED_ROWS**2] for at in range(_SAMPLED_ROWS)]
+    is_few = len(rows) <= _SAMPLED_ROWS
+    sample = [cells(row) for row in (rows if is_few else few)]
     usual, count = Counter(map(len, sample)).most_common(1)[0]
     if even and (usual < 2 or count < len(sample) // 2):
         return
@@ -430,7 +449,7 @@ def _states(
     columns: dict[int, dict[int, str]] = {place: {} for place, count in enumerate(kinds) if 0 < count <= _STATES}
     if not columns:
         return
-    for row, row_cells in zip(rows, sample if step == 1 else map(cells, rows), strict=True):
+    for row, row_cells in zip(rows, sample if is_few else map(cells, rows), strict=True):
         for place, column in columns.items() if not even or len(row_cells) == usual else ():
             if len(row_cells) > place:
                 column[row] = row_cells[place].strip()

@@ -15,6 +15,8 @@ _BREAK = re.compile(
 that a text without any is passed over quickly: other threads wait meanwhile."""
 _BETWEEN = re.compile(r"[\s,;|、，；]")
 _NOWHERE = 1 << 20
+_INDENTS = " \t\r\f\v\xa0\u3000│├└─┬╰"
+"""White space, and the branches that a tree is drawn with."""
 
 
 class TextLine(NamedTuple):
@@ -35,7 +37,7 @@ class TextLine(NamedTuple):
 
 def depth_of(line: str) -> int:
     """Return how far a line is indented; an empty one stands under any."""
-    return len(line) - len(line.lstrip()) if line.strip() else _NOWHERE
+    return len(line) - len(line.lstrip(_INDENTS)) if line.strip() else _NOWHERE
 
 
 def pieces_of(line: str, depth: int, cells: tuple[str, ...] = ()) -> Iterator[TextLine]:

@@ -43,6 +43,7 @@ XML = "".join(f"<lic><id>{a}</id><holder>{b}</holder><state>{c}</state></lic>" f
         pytest.param(json.dumps({"rows": [{**each, "note": "a, b"} for each in records()]}), '  ["LIC-0333","Holder 2331","REVOKED"]', id="json with commas"),
         pytest.param(f"<all>{XML}</all>", "<lic><id>LIC-0333</id><holder>Holder 2331</holder><state>REVOKED</state></lic>", id="xml on one line"),
         pytest.param(XML.replace("><", ">\n<"), "<state>REVOKED</state>", id="xml"),
+        pytest.param("id,sum,unit\n" + "\n".join(f"LIC-{n:04},{'-' * (n == 333)}{n + 5}.10,EUR" for n in range(500)), "LIC-0333,-338.10,EUR", id="sign"),
         pytest.param("\n".join(f"{a} is held by {b} and {c} since 20{n % 30:02}" for n, (a, b, c) in enumerate(CELLS)), "LIC-0333 is held by Holder 2331 and REVOKED since 2003", id="words"),
     ],
 )  # fmt: skip
@@ -71,6 +72,7 @@ SERVICES = "\n".join(
         pytest.param("\n".join(f"[svc{n}]\nimage = 'svc:{n}'\nlevel = 'info'\nport = 80\nreplicas = {3 if n == 201 else 2}\n" for n in range(400)), ["[svc201]", "replicas = 3"], id="flat toml"),
         pytest.param("\n".join(f"## Part {n}\n\n|node|state|\n|---|---|\n|a{n}|ready|\n|b{n}|ready|\n|c{n}|{'lost' if n == 201 else 'ready'}|\n" for n in range(400)), ["## Part 201", "|c201|lost|"], id="markdown"),
         pytest.param("\n".join(f"obj{n}.o: obj{n}.c\n\tgcc -{'O0' if n == 21 else 'O2'} -c obj{n}.c" for n in range(90)), ["obj21.o: obj21.c", "\tgcc -O0 -c obj21.c"], id="makefile"),
+        pytest.param("srv/\n" + "\n".join(f"├── app{n}/\n│   ├── conf/\n│   │   └── {'odd' if n == 133 else 'main'}.conf\n│   └── bin/\n│       └── run" for n in range(200)), ["srv/", "├── app133/", "│   ├── conf/", "│   │   └── odd.conf"], id="tree"),
         pytest.param(json.dumps({f"s{n}": [{"replicas": 3 if n == 21 else 2, "image": "word " * 40}] for n in range(90)}), [' "s21":[', '   "replicas":3'], id="json"),
     ],
 )  # fmt: skip
@@ -148,10 +150,24 @@ def test_hits_of_a_search_stay_as_they_are_or_are_named() -> None:
         "error: cannot find `total` in this scope, nor in any other\n  --> src/mod{m}/file_{n}.rs:{n}:9\n   |\n{n} | x\n   | ^",
         "src/mod{m}/file_{n}.py-9-    before\nsrc/mod{m}/file_{n}.py:{n}:    result = compute_total(order_{n})\n--",
         "FAILED tests/mod{m}/file_{n}.py::test_total_of_order - AssertionError: assert Decimal('{n}.00') == 0, of {n}",
+        "src/mod{m}/file_{n}.php:    $result = compute_total($order_{n}, $rates[{n}]); // look at it once more",
+        " src/mod{m}/file_{n}.php | {n} ++++++++++++----",
         " src/mod{m}/a_folder_with_a_long_name/and_one_more/file_{n}.py | {n} ++++++++++++++++++++++++++++++++-----",
         'Traceback (most recent call last):\n  File "/srv/mod{m}/file_{n}.py", line {n}, in main\n    total({n})\nKeyError: {n}',
     ],
-    ids=["git grep", "Windows", "tsc", "file names", "rustc", "context", "pytest", "diff", "traceback"],
+    ids=[
+        "git grep",
+        "Windows",
+        "tsc",
+        "file names",
+        "rustc",
+        "context",
+        "pytest",
+        "no numbers",
+        "short diff",
+        "diff",
+        "traceback",
+    ],
 )
 def test_files_of_all_hits_are_named_in_whatever_form(hit: str) -> None:
     text = "\n".join(hit.format(m=n % 5, n=n + 100) for n in range(150))

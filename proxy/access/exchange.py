@@ -8,7 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -297,9 +297,10 @@ def is_gone(error: Exception) -> bool:
 
 
 def _headers(sent: Headers) -> dict[str, str]:
-    headers = {name.decode("latin-1"): _text(value) for name, value in sent}
-    if len(headers) == len(sent):
-        return headers
+    with suppress(UnicodeDecodeError):
+        headers = {name.decode(): value.decode() for name, value in sent}
+        if len(headers) == len(sent):
+            return headers
     values: dict[bytes, list[bytes]] = {}
     for name, value in sent:
         values.setdefault(name, []).append(value)

@@ -54,11 +54,13 @@ class Form:
         """
         known: State | None = self._whole.get(name)
         if known is None:
-            count, state = self.resume(name, empty) if self.settled else (0, empty)
-            if count < self.settled:
-                state = extend(state, self.messages[count : self.settled])
-                self.settle(name, state)
-            known = self.keep(name, extend(state, self.messages[self.settled :]))
+            state, settled = empty, self.settled
+            if settled:
+                count, state = self.resume(name, empty)
+                if count < settled:
+                    state = extend(state, self.messages[count:settled])
+                    self.settle(name, state)
+            known = self._whole[name] = extend(state, self.messages[settled:])
         return known
 
     def any(self, name: Hashable, test: Callable[[Any], bool]) -> bool:

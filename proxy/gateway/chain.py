@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import perf_counter
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from proxy.chat import ChatRequest, with_fields
 from proxy.chat.reasoning import is_signed
@@ -31,6 +33,15 @@ Steps = Sequence[tuple[str, Policy]]
 
 class BrokenRequest(Exception):
     """A policy returned a request that breaks a wire rule; the message names the rules."""
+
+
+class _Undecided(NamedTuple):
+    """The outcome of a step that did not run, or that failed."""
+
+    verdict: Literal["skip", "fail"]
+    why: str
+    facts: Mapping[str, Fact] = MappingProxyType({})
+    findings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -176,22 +187,21 @@ class _Run:
 
     async def step(self, name: str, policy: Policy) -> Reject | Choose | None:
         """Run one step, and return its decision where that ends the chain."""
-        started, after = perf_counter(), self.count
-        decision, fault, why = None, None, self._unmet(name, policy)
-        if why is None:
-            decision, after, fault = await self._decide(policy)
-        elif why == _BOUND:
-            decision = self._natively(policy)
-        verdict, reason, facts = _verdict(decision, fault, why)
-        tokens = self._tokens
+        started, tokens = perf_counter(), self._tokens
+        unmet, after = self._unmet(name, policy), self.count
+        if unmet is None:
+            decision, after = await self._decide(policy)
+        else:
+            decision = (self._natively(policy) if unmet == _BOUND else None) or _Undecided("skip", unmet)
+        verdict, why, facts = _verdict(decision)
         left = after.total if verdict == "rewrite" else tokens
         is_observed, seconds = policy.mode == "observe", perf_counter() - started
-        findings = _limited(decision.findings) if decision is not None and decision.findings else ()
-        self.steps.append(Step(name, verdict, reason, seconds, started, tokens, left, facts, is_observed, findings))
-        if is_observed:
+        findings = _limited(decision.findings) if decision.findings else ()
+        self.steps.append(Step(name, verdict, why, seconds, started, tokens, left, facts, is_observed, findings))
+        if is_observed or verdict in ("keep", "skip"):
             return None
-        if fault is not None and policy.on_error == "reject":
-            return Reject(f"policy {name!r} failed: {fault}", code="policy_failed", status=500)
+        if verdict == "fail" and policy.on_error == "reject":
+            return Reject(f"policy {name!r} failed: {why}", code="policy_failed", status=500)
         if isinstance(decision, Rewrite):
             self._rewritten(name, policy, decision, after)
         return decision if isinstance(decision, (Reject, Choose)) else None
@@ -206,30 +216,25 @@ class _Run:
             self.ctx = with_fields(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
         self._goes_on(request, after)
 
-    async def _decide(self, policy: Policy) -> tuple[Decision | None, TokenCount, str | None]:
-        """Return the decision and the tokens behind it, or why there is none.
+    async def _decide(self, policy: Policy) -> tuple[Decision | _Undecided, TokenCount]:
+        """Return the decision, or what went wrong, and the tokens behind it.
 
         A guard is waited for, and so is a step without which the prompt may not fit. The first request of a long
         conversation has the most to do: on a busy machine it would be refused again and again.
         """
-        patience, before, used = self.ctx.conditions.patience, self.count, 0.0
-        seconds, until = policy.timeout, self._deadline
-        is_needed = policy.is_guard or (self._is_full and not policy.may_grow)
-        if is_needed:
+        patience, seconds, until, used = self.ctx.conditions.patience, policy.timeout, self._deadline, None
+        if policy.is_guard or (self._is_full and not policy.may_grow):
             seconds, until, used = max(patience, seconds), inf, self.time.used()
         try:
-            decision, after = await self.time.spend(self._checked(policy), seconds, until, patience)
+            return await self.time.spend(self._checked(policy), seconds, until, patience)
         except Exception as error:
             if self._strict:
                 raise
             self.late = self.late or (isinstance(error, TimeoutError) and policy.mode == "enforce")
-            return None, before, _fault(error, seconds)
+            return _Undecided("fail", _fault(error, seconds)), self.count
         finally:
-            if is_needed:
+            if used is not None:
                 self._deadline += self.time.used() - used
-        if policy.gives_way and not policy.is_guard and not self._is_full and self._fills(after):
-            decision = Keep(f"no room: {after.total} tokens would fill the window")
-        return decision, after, None
 
     async def _checked(self, policy: Policy) -> tuple[Decision, TokenCount]:
         ctx, request, before = self.ctx, self.request, self.count
@@ -242,7 +247,10 @@ class _Run:
                 return Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings), before
         if ctx.frozen and isinstance(decision, Rewrite) and not policy.is_guard:
             decision = _with_frozen(decision, request, ctx.frozen)
-        return decision, await count_checked(policy, request, before, decision, ctx)
+        after = await count_checked(policy, request, before, decision, ctx)
+        if policy.gives_way and not policy.is_guard and not self._is_full and self._fills(after):
+            return Keep(f"no room: {after.total} tokens would fill the window"), before
+        return decision, after
 
     def _unmet(self, name: str, policy: Policy) -> str | None:
         """Return why a step does not run; None where it does."""
@@ -251,7 +259,7 @@ class _Run:
             return f"on hold in this conversation: the vendor reports {harm}"
         if ctx.frozen and not (policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or policy.is_guard):
             return _BOUND
-        return self._condition(policy)
+        return None if policy.when is None else self._condition(policy)
 
     def _condition(self, policy: Policy) -> str | None:
         when = policy.when
@@ -269,18 +277,15 @@ class _Run:
         return Rewrite(request, f"the provider does it: {policy.native_edit}") if fields else None
 
 
-def _verdict(decision: Decision | None, fault: str | None, why: str | None) -> tuple[Verdict, str, Mapping[str, Fact]]:
-    """Return the verdict of a step, its reason and facts; without a decision it failed, or did not run."""
-    match decision:
-        case Keep(reason, facts):
-            return "keep", reason, facts
-        case Rewrite(_, reason, facts):
-            return "rewrite", reason, facts
-        case Choose(model, reason, facts):
-            return "rewrite", f"{reason}; goes to {model}", facts
-        case Reject(reason, code):
-            return "reject", reason, {**decision.facts, "code": code}
-    return ("skip", why or "", {}) if fault is None else ("fail", fault, {})
+def _verdict(decision: Decision | _Undecided) -> tuple[Verdict, str, Mapping[str, Fact]]:
+    """Return the verdict of a step, its reason and facts."""
+    if isinstance(decision, Keep):
+        return "keep", decision.why, decision.facts
+    if isinstance(decision, Choose):
+        return "rewrite", f"{decision.why}; goes to {decision.model}", decision.facts
+    if isinstance(decision, Reject):
+        return "reject", decision.why, {**decision.facts, "code": decision.code}
+    return "rewrite" if isinstance(decision, Rewrite) else decision.verdict, decision.why, decision.facts
 
 
 def _with_frozen(decision: Rewrite, before: ChatRequest, frozen: int) -> Decision:

@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
@@ -121,18 +121,26 @@ _MODALITIES = ("text", "image", "audio")
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
 
-_TELLING = (
-    *("usage", "choices", "model", "id", "error", "input_transformations", "context_management", "diagnostics"),
-    "prompt_cache_diagnostics",
-)
-"""The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
+class _Telling(TypedDict, total=False):
+    """The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
+
+    usage: Any
+    choices: Any
+    model: Any
+    id: Any
+    error: Any
+    input_transformations: Any
+    context_management: Any
+    diagnostics: Any
+    prompt_cache_diagnostics: Any
+
+
+_decoder = msgspec.json.Decoder(_Telling)
 _USAGE = re.compile(r'"usage"\s*:\s*\{')
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens as the upstream reports them, and other facts of an answer."""
 
     input: int | None = None
@@ -159,10 +167,10 @@ class Usage:
                 return self
             before = {key: _count(facts.get(_EARLIER + key)) for key in _COUNTED}
             more: dict[str, Any] = {key: (getattr(self, key) or 0) + count for key, count in before.items() if count}
-            return replace(self, modalities=(), **more)
+            return self._replace(modalities=(), **more)
         names = _NOTICED if "prompt_tokens" in facts else [_EARLIER + key for key in _COUNTED]
         noticed: dict[str, Any] = {key: _count(facts.get(name)) for key, name in zip(_COUNTED, names, strict=True)}
-        return replace(self, **noticed)
+        return self._replace(**noticed)
 
 
 class UsageReader:
@@ -198,11 +206,11 @@ class UsageReader:
                 if usage.input or not result.input:
                     result = usage
                 elif usage.output is not None:  # Anthropic may tell of the prompt at the beginning alone
-                    result = replace(result, output=usage.output)
+                    result = result._replace(output=usage.output)
         if result.input is None:  # the event that tells of it may be longer than what is kept
             used = _read({"usage": _cut_usage(recent[-_TAIL:])})
-            result = replace(used, model=result.model, response_id=result.response_id)
-        return replace(result, finish_reasons=finish, error=_named(error), report=report)
+            result = used._replace(model=result.model, response_id=result.response_id)
+        return result._replace(finish_reasons=finish, error=_named(error), report=report)
 
     def failure(self) -> Mapping[str, Any] | None:
         """Return the error that one of the last events of a stream is; None if there is none."""
@@ -213,8 +221,7 @@ class UsageReader:
 
     def of_body(self, body: bytes) -> Usage:
         try:
-            fields = _fields.decode(body)
-            return _read({name: msgspec.json.decode(fields[name]) for name in _TELLING if name in fields})
+            return _read(_decoder.decode(body))
         except (ValueError, RecursionError):
             return Usage()
 

@@ -4,7 +4,6 @@ import json
 import tracemalloc
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,7 +127,7 @@ def test_what_the_upstream_noticed_counts_where_the_answer_told_nothing() -> Non
 def test_the_rounds_before_the_last_one_count_also_where_that_one_failed() -> None:
     facts = {"rounds": 3, "earlier_input": 100, "earlier_output": 10, "earlier_written": 5}
     assert Usage().completed(facts) == Usage(input=100, output=10, written=5)
-    assert FOUND.completed(facts) == replace(FOUND, input=190, output=17, written=5)
+    assert FOUND.completed(facts) == FOUND._replace(input=190, output=17, written=5)
     assert FOUND.completed({**facts, "rounds": 1}) == FOUND
 
 

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from math import inf
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -14,10 +16,10 @@ from proxy.chat.markers import MARKER, is_to_fit
 from proxy.chat.texts import arguments
 from proxy.compaction.calls import callers
 from proxy.compaction.form import headline
-from proxy.compaction.references import with_standing
+from proxy.compaction.references import is_referring, lines_of_results, with_standing
 from proxy.context import Context
 from proxy.economics import turns_to_pay
-from proxy.history.cuts import Marks, Room, as_sent
+from proxy.history.cuts import Marks, ResultLines, Room, as_sent
 from proxy.policy import SHORTER_HISTORY, ActsNatively, CutsHistory, Decision, Keep, Policy, Rewrite, Stage
 from proxy.tools.recall import DEFINITION as RECALL
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
@@ -91,7 +93,7 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
             ahead=self.turns_ahead,
             spared=frozenset({RECALL.name, SEARCH_TOOLS.name}),
         )
-        chosen = cleared(talk, sizes, born, batches)
+        chosen = cleared(talk, sizes, born, batches, lines_of_results(talk))
         if not chosen:
             return Keep(f"context at {count.total / ctx.model.usable(request):.0%}, no batch to clear")
         messages: list[Message] = list(talk)
@@ -142,19 +144,26 @@ class Batches:
     """Names of tools whose results stay: the model asked for them in full."""
 
 
-def cleared(messages: Sequence[Message], sizes: Sequence[int], born: Sequence[int], batches: Batches) -> frozenset[int]:
+def cleared(
+    messages: Sequence[Message],
+    sizes: Sequence[int],
+    born: Sequence[int],
+    batches: Batches,
+    lines: Mapping[int, ResultLines] = MappingProxyType({}),
+) -> frozenset[int]:
     """Return the indexes of the results to clear. Those of a shorter conversation stay cleared in the longer one.
 
     A batch leaves out what the model has not read yet and what the calls of the open exchange were made from: results
     that hold a value of their arguments. Of what is left it takes all from a place on, since what follows a change is
-    sent anew: from the place where it costs least for what it frees.
+    sent anew: from the place where it costs least for what it frees. `lines` of results, by their places, say what
+    comes back where they refer to what is cleared.
     """
-    walk = _ClearingWalk(messages, sizes, batches)
+    walk = _ClearingWalk(messages, sizes, born, batches, lines)
     unread = requests = 0
     for index, message in enumerate(messages):
         walk.take(index)
         if message.get("role") == "tool":
-            unread += 0 if is_to_fit(message.text) else max(0, born[index] - sizes[index])
+            unread += 0 if is_to_fit(message.text) else max(0, born[index] - walk.sizes[index])
             continue
         if message.get("role") == "assistant":
             unread, requests = 0, requests + 1
@@ -163,8 +172,17 @@ def cleared(messages: Sequence[Message], sizes: Sequence[int], born: Sequence[in
 
 
 class _ClearingWalk:
-    def __init__(self, messages: Sequence[Message], sizes: Sequence[int], batches: Batches) -> None:
-        self._messages, self._sizes, self._batches = messages, sizes, batches
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        sizes: Sequence[int],
+        born: Sequence[int],
+        batches: Batches,
+        lines: Mapping[int, ResultLines],
+    ) -> None:
+        self._messages, self._batches, self._lines = messages, batches, lines
+        self._notes = {place: max(0, born[place] - sizes[place]) // max(1, len(lines[place].noted)) for place in lines}
+        self._settled, self.sizes = sizes, [*sizes]
         self._spared = {
             call
             for message in messages
@@ -177,13 +195,14 @@ class _ClearingWalk:
         self.gone: set[int] = set()
 
     def take(self, index: int) -> None:
-        message, size = self._messages[index], self._sizes[index]
+        message, size = self._messages[index], self.sizes[index]
         self._before.append(self._total)
         self._total += size
-        if size > _WORTH and clearable(message) and message.get("tool_call_id") not in self._spared:
+        is_worth = size > _WORTH or is_referring(message.text)  # what it refers to would come back in it
+        if is_worth and clearable(message) and message.get("tool_call_id") not in self._spared:
             self._waiting.append(index)
             if len(self._waiting) > self._batches.keep:
-                self._freed += self._sizes[self._waiting[-1 - self._batches.keep]] - LINE
+                self._freed += self.sizes[self._waiting[-1 - self._batches.keep]] - LINE
 
     def clear(self, index: int, unread: int, turns: float) -> None:
         """Clear a batch behind this message, where the window forces it or it pays within so many further requests."""
@@ -203,26 +222,30 @@ class _ClearingWalk:
         self._tried = 0
         self.gone.update(batch)
         self._waiting = [place for place in self._waiting if place not in self.gone]
-        self._forget(batch, index)
+        self._recount(index)
 
     def _cheapest(self, places: Sequence[int], least: int, turns: float) -> Sequence[int]:
         """Return the places from one on that pay soonest for what they free; none where no such batch is worth it."""
         removed, best, start = 0, turns, None
         for at in reversed(range(0 if turns == inf else max(0, len(places) - _RECENT), len(places))):
-            removed += self._sizes[places[at]] - LINE
+            removed += self.sizes[places[at]] - LINE
             due = self._batches.due(removed, self._total - self._before[places[at]] - removed)
             if removed >= least and due <= best:
                 best, start = due, at
         return () if start is None else places[start:]
 
-    def _forget(self, batch: Sequence[int], index: int) -> None:
-        """Count the lines instead of the results."""
-        removed, left = 0, set(batch)
-        for place in range(batch[0], index + 1):
-            self._before[place] -= removed
-            removed += self._sizes[place] - LINE if place in left else 0
-        self._total -= removed
-        self._freed -= removed
+    def _recount(self, index: int) -> None:
+        """Count the lines instead of the results, and what comes back in results that refer to them."""
+        there = set[int]()
+        for place, lines in self._lines.items():
+            if place not in self.gone:
+                self.sizes[place] = self._settled[place] + len(lines.noted - there) * self._notes[place]
+                there |= lines.all
+        for place in self.gone:
+            self.sizes[place] = LINE
+        *self._before, self._total = accumulate(self.sizes[: index + 1], initial=0)
+        old = self._waiting[: max(0, len(self._waiting) - self._batches.keep)]
+        self._freed = sum(self.sizes[place] - LINE for place in old)
 
 
 def clearable(message: Message) -> bool:

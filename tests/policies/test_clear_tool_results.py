@@ -94,3 +94,21 @@ async def test_a_result_stays_where_a_later_one_would_show_its_lines_instead() -
     short = rewrite(await CompactToolResults().apply(incoming, ctx)).request
     decision = await ClearToolResults(keep_last=0).apply(short, ctx)
     assert decision == Keep("1 tool results to clear, but later results show the same lines")
+
+
+async def test_what_comes_back_where_a_result_refers_to_a_cleared_one_does_not_fill_the_window() -> None:
+    read = "\n".join(f"line {n} of a file that is read again" for n in range(250))
+    messages, before = [user("u1")], frozenset[str]()
+    for step in range(40):
+        said = read if step < 2 or step % 5 == 0 else "\n".join(f"{step} found {n} of the rest" for n in range(40))
+        messages += [calls(f"c{step}"), result(said, f"c{step}")]
+        request = chat("u1").with_messages(messages)
+        ctx = context(request, window=4 * WINDOW)
+        for policy in (CompactToolResults(), ClearToolResults()):
+            decision = await policy.apply(request, ctx)
+            request = decision.request if isinstance(decision, Rewrite) else request
+        assert (await ctx.tokens.count(request)).total < ctx.model.usable(request)
+        gone = {str(each["tool_call_id"]) for each in request.messages if each.text.startswith("[removed: ")}
+        assert gone >= before
+        before = frozenset(gone)
+    assert before

@@ -111,7 +111,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         false, of_judge = await self._with_judge(request, places, false, ctx)
         if false and self.action == "reject":
             new = unanswered(request.messages)
-            refused = {place: found for place, found in false.items() if place >= new and place in sent}
+            refused = {place: ones for place, ones in false.items() if place >= new and place in sent}
             if refused:
                 return _refusal(refused, sent)
         # the client's message there, else the one behind it, else the last
@@ -121,7 +121,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         facts = {
             "poisoning_attempts": count,
             "poisoning_attempts_new": sum(
-                len(found) for place, found in false.items() if id(ctx.incoming.messages[anchors[place]]) in lately
+                len(ones) for place, ones in false.items() if id(ctx.incoming.messages[anchors[place]]) in lately
             ),
             "trusted_facts": self._trusted.size,
             **of_judge,
@@ -219,10 +219,10 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         """Return whether a false statement is archived; `client` says that the message is the client's."""
         return self.action == "quarantine" or (self.action == "reject" and not client)
 
-    async def _marked(self, message: Message, found: Sequence[_Found], ctx: Context, *, client: bool) -> Message:
+    async def _marked(self, message: Message, false: Sequence[_Found], ctx: Context, *, client: bool) -> Message:
         aside = self._aside(client=client)
         texts, changed_texts = [*texts_of(0, message, message.role)], []
-        for place, ones in groupby(found, key=itemgetter(0)):
+        for place, ones in groupby(false, key=itemgetter(0)):
             text = texts[place]
             handle = await ctx.archive.keep(text.original) if aside and ctx.archive is not None else None
             text.sent = checked(text.original, [one for _, one in ones], handle)
@@ -238,9 +238,9 @@ def _memories(
         place: [
             TextChange(Stretch(place, *span), None)
             for span in spans(messages[place].text)
-            if any(span[0] <= one.start < span[1] for _, one in found)
+            if any(span[0] <= one.start < span[1] for _, one in ones)
         ]
-        for place, found in false.items()
+        for place, ones in false.items()
         if place not in sent and is_block(messages[place], MEMORIES)
     }
 
@@ -250,8 +250,8 @@ def _findings(false: Mapping[int, Sequence[_Found]], anchors: Mapping[int, int],
     return [
         f"{'before ' * (place not in sent)}messages[{anchors[place]}] contradicts the trusted fact "
         f'"{one.fact[:_LONGEST_FACT]}"'
-        for place, found in false.items()
-        for _, one in found
+        for place, ones in false.items()
+        for _, one in ones
     ]
 
 

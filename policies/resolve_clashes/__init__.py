@@ -175,8 +175,8 @@ async def reconcile(
     verdicts, counts = await settled_verdicts(
         "reconciled", judge.replacements, [*asked.values()], memo, sure=sure, wait=wait, most=_MOST_JUDGED
     )
-    found = [(each, verdicts[asked[each]] if each in asked else None) for each in clashes]
-    rest = [each._replace(solvable=each.solvable or verdict == "yes") for each, verdict in found if verdict != "no"]
+    decided = [(each, verdicts[asked[each]] if each in asked else None) for each in clashes]
+    rest = [each._replace(solvable=each.solvable or verdict == "yes") for each, verdict in decided if verdict != "no"]
     return rest, {**counts, "compatible": len(clashes) - len(rest)}
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from operator import is_not
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
-from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, raws, with_fields
+from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, listed, raws, with_fields
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import wrong
 from proxy.chat.names import TAG
@@ -100,14 +100,17 @@ class NativeRequest(ChatRequest):
         if self.messages is not came.messages:
             yield from self.grammar.write(self)
         if self.tools is not came.tools:
-            yield "tools", changed_list(came.own, "tools", map(self._tool, came.tools), map(self._tool, self.tools))
+            yield "tools", changed_list(came.own, "tools", self._raws(came.tools), self._raws(self.tools))
         for name in () if self.rest is came.rest else {*came.rest, *self.rest}:
             if name not in self.rest:
                 yield name, None
             elif name not in came.rest or self.rest.raw(name) != came.rest.raw(name):
                 yield name, encode(self.grammar.write_field(name, self.rest[name]))
 
-    def _tool(self, tool: Tool) -> bytes:
+    def _raws(self, tools: tuple[Tool, ...]) -> Sequence[bytes]:
+        return listed(tools).derive(self.grammar.write_tool, lambda: [*map(self._raw, tools)])
+
+    def _raw(self, tool: Tool) -> bytes:
         if tool.source is not None:
             return tool.source.raw
         if not isinstance(function := tool.get("function"), Mapping):
@@ -133,10 +136,11 @@ class NativeBody(Body):
         tools: tuple[Tool, ...] = ()
         if self._has("tools"):
             read_tool = kind.grammar.read_tool
-            listed = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, earlier)
-            tools = tuple(item.derive(read_tool, partial(read_tool, item)) for item in listed.items)
+            items = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, earlier).items
+            read_tools = (item.derive(read_tool, partial(read_tool, item)) for item in items)
+            tools = items.derive(read_tool, lambda: listed(read_tools))
         rest = self._rest(("model", *kind.names, *(("tools",) if tools else ())), kind.grammar.read_field)
-        messages, system = tuple(kind.grammar.views(parsed.items)), parsed.items[0] if ahead else None
+        messages, system = listed(kind.grammar.views(parsed.items)), parsed.items[0] if ahead else None
         came = Came(self.raw, _fields_of(self.raw), model, messages, tools, rest, parsed.items[ahead:], system)
         return kind(model, messages, tools, rest, folds=parsed.folds.begin(), came=came)
 

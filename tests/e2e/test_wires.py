@@ -85,6 +85,20 @@ def test_the_same_bytes_on_another_wire_are_read_anew(fields: Any, kinds: tuple[
         assert all(("function" in tool) is (kind is ResponsesBody) for tool in request.tools), kind
 
 
+@KINDS
+def test_the_next_request_has_the_same_list_of_tools(kind: type[Body]) -> None:
+    tool: Any = {"name": "look", "description": "word " * 1000}
+    tool |= {"input_schema": {}} if kind is MessagesBody else {"type": "function", "parameters": {}}
+    tool = {"type": "function", "function": tool} if kind is Body else tool
+    earlier: TenantCache[bytes, ParsedList[Any]] = TenantCache(Cache(2**20), "ann")
+    found = []
+    for text in ("hi", "bye"):
+        body = {**request_body(kind), kind.conversation[0]: [{"role": "user", "content": text}], "tools": [tool]}
+        found.append(kind(json.dumps(body).encode()).parse(earlier=earlier).tools)
+    assert found[0] is found[1]
+    assert found[0][0].name == "look"
+
+
 async def test_all_are_compressed_and_explained_in_their_own_form_with_the_same_figures(
     client: Client, behind: Upstream
 ) -> None:

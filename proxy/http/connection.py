@@ -12,6 +12,8 @@ _KEPT = 30.0
 _LONGEST_HEAD = 64 * 1024
 _MOST_WAITING = 128 * 1024
 """Bytes of an answer that wait for their reader. Behind that the server is not read."""
+_PRINTABLE = bytes(32 if (each < 32 and each != 9) or each == 127 else each for each in range(256))
+"""Blanks in place of control characters, which the server for clients does not send in headers."""
 _COUNTS_BYTES = sys.platform == "linux"
 """True if the system reports the acknowledged bytes of a connection."""
 
@@ -55,7 +57,7 @@ class ServerConnection(asyncio.Protocol):
         self._is_idle = False
         self._arriving: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
-        self._waiting = self._head = self._acknowledged = self._unsent = 0
+        self._waiting = self._head = self._arrived = self._acknowledged = self._unsent = 0
         self._has_head = self._is_over = True
         self._keeps = self._is_paused = self._has_begun = self._lacks_body = False
         self._fault: ConnectionError | TimeoutError | None = None
@@ -71,7 +73,8 @@ class ServerConnection(asyncio.Protocol):
         if self.transport.is_closing():
             raise BrokeOff(None, has_begun=False, was_received=False)
         self._has_head = self._is_over = self._keeps = self._has_begun = self._is_idle = False
-        self._head, self._lacks_body, self._acknowledged = 0, method == "HEAD", self._count_acknowledged()
+        self._head = self._arrived = 0
+        self._lacks_body, self._acknowledged = method == "HEAD", self._count_acknowledged()
         if body:
             self.transport.writelines((head, body))
         else:
@@ -94,9 +97,10 @@ class ServerConnection(asyncio.Protocol):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def free(self) -> None:
-        """Keep the connection for another request if the answer is over, else close it. Call it once for an answer."""
+        """Keep the connection if the answer is over and was read, else close it. Call it once for an answer."""
         is_sent = not self.transport.get_write_buffer_size()
-        if self._is_over and self._keeps and is_sent and not self.transport.is_closing():
+        is_read = not self._parts  # the rest of an answer must not be that of the next request
+        if self._is_over and self._keeps and is_sent and is_read and not self.transport.is_closing():
             self._is_idle = True
             self._idle.append(self)
             self._expire_in(_KEPT)
@@ -149,19 +153,17 @@ class ServerConnection(asyncio.Protocol):
         self._all.add(self)
 
     def data_received(self, data: bytes) -> None:
-        if not self._has_head:
-            self._has_begun = True
-            self._head += len(data)
-            room = _LONGEST_HEAD - self._head + len(data)
-            if self._head > _LONGEST_HEAD and data.find(b"\r\n\r\n", 0, max(0, room)) < 0:
-                self._end(InvalidAnswer("the head of its answer is too long"))
-                return
+        self._has_begun = True
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._end(InvalidAnswer("its answer is not valid HTTP"))
         if self._has_head:
             self._wake()
+        else:
+            self._arrived += len(data)
+            if self._arrived > _LONGEST_HEAD:
+                self._end(InvalidAnswer("the head of its answer is too long"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         # without a length, the end of the connection is that of the answer
@@ -192,8 +194,17 @@ class ServerConnection(asyncio.Protocol):
             raise InvalidAnswer("its answer goes on behind its end")
         self._arriving = []
 
+    def on_status(self, reason: bytes) -> None:
+        self._count_head(reason)
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._arriving.append((name.lower(), value))
+        self._count_head(name + value)
+        self._arriving.append((name.lower(), value.translate(_PRINTABLE)))
+
+    def _count_head(self, part: bytes) -> None:
+        self._head += len(part)
+        if self._head > _LONGEST_HEAD:
+            raise InvalidAnswer("the head of its answer is too long")
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()

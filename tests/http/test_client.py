@@ -157,6 +157,43 @@ async def test_an_answer_is_read_to_its_end_alone(answer: bytes) -> None:
     assert len(got) == 2
 
 
+@pytest.mark.parametrize("length", [4, 200_000])
+async def test_what_was_not_read_of_an_answer_is_no_part_of_the_next(length: int) -> None:
+    async def handle(connection: Connection) -> None:
+        body = b"x" * length
+        for _ in range(2):
+            await connection.request()
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            body = b"y"
+
+    async with listening(handle) as url, transport() as http:
+        first = await http.request("GET", url, {})
+        while not first._connection._parts:
+            await asyncio.sleep(0)
+        first.close()
+        assert set(await (await http.request("GET", url, {})).read()) <= {*b"x"}, "a connection of its own"
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+async def test_a_long_body_may_come_with_the_end_of_its_head(end: bytes) -> None:
+    body = b"x" * 300_000
+
+    async def handle(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK" + end + b"Content-Length: %d" % len(body) + end)
+        await asyncio.sleep(0.05)  # else they may come as one
+        await connection.send(end + body)
+
+    async with listening(handle) as url, transport() as http:
+        assert await (await http.request("GET", url, {})).read() == body
+
+
+async def test_control_characters_in_a_header_are_blanks() -> None:
+    handle, _ = answering(b"HTTP/1.1 200 OK\r\nX-A: a\0b\x01\x7f\tc\r\nContent-Length: 2\r\n\r\nok")
+    async with listening(handle) as url, transport() as http:
+        assert (await http.request("GET", url, {})).headers == [(b"x-a", b"a b  \tc")]
+
+
 async def test_the_answer_to_head_has_no_body() -> None:
     handle, _ = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
     async with listening(handle) as url, transport() as http:

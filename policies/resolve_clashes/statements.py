@@ -24,8 +24,6 @@ _CLAUSE = 1000
 """Characters of a clause that are read."""
 _MOST = 60
 """Clauses of a message that are read."""
-_DENIED = 12
-"""Words behind a `never` that it denies."""
 
 _SIGNS = ("first", "correcting", "updated", "following", "another", "hedged")
 """Cues that a statement carries by name."""
@@ -34,7 +32,6 @@ CORRECTING = frozenset({"correcting", "following"})
 """Cues of a value that is given anew."""
 
 _WORD = re.compile(r"[a-z0-9]+")
-_SPACED = re.compile(r"\s+(?='(?:m|s|ve|re|ll|d)\b)|(?<=\s)\s+")
 _CONTRACTIONS = (
     (re.compile(r"\bcan[' ]?t\b|\bcannot\b"), "can not"),
     (re.compile(r"\bwon[' ]?t\b"), "will not"),
@@ -100,8 +97,7 @@ def _of_sentence(text: str, sentence: Sentence) -> Iterator[Statement]:
         folded = _expanded(whole[a:b])
         if CUES["unstated"].search(folded) or CUES["unstated"].search(sentence.text[a:b]):
             return  # the rest of the sentence depends on it
-        is_question = len(pieces) == 1 or CUES["asking"].search(folded)
-        asks = asks or ("?" in whole and bool(is_question))
+        asks = asks or ("?" in whole and (len(pieces) == 1 or CUES["asking"].search(folded) is not None))
         kind: Kind = "request" if CUES["request"].search(folded) else "question" if asks else "statement"
         start, end = sentence.start + a, sentence.start + b
         yield _statement(start, end, kind, folded, sentence.text[a:b][: len(folded)], _quoted(text[start:end]))
@@ -109,7 +105,6 @@ def _of_sentence(text: str, sentence: Sentence) -> Iterator[Statement]:
 
 def _expanded(folded: str) -> str:
     """Return a folded text with its negations written out: `do not` for `don't` and `dont`."""
-    folded = _SPACED.sub("", folded)
     for pattern, full in _CONTRACTIONS:
         folded = pattern.sub(full, folded)
     return folded
@@ -149,15 +144,13 @@ def _outside(folded: str, values: tuple[Value, ...]) -> str:
 def _never(folded: str) -> frozenset[str]:
     """Return the terms of an act that never took place."""
     match = CUES["never"].search(folded)
-    words = _WORD.findall(match[match.lastgroup or 0])[:_DENIED] if match is not None else ()
+    words = _WORD.findall(match[match.lastgroup or 0]) if match is not None else ()
     return telling(term for word in words for term in _terms(word))
 
 
 def _terms(folded: str) -> tuple[str, ...]:
     """Return the stems of the words that say something, in their order."""
-    return tuple(
-        stem(word) for word in _WORD.findall(folded) if word not in _STOP and (len(word) > 1 or word.isdigit())
-    )
+    return tuple(stem(word) for word in _WORD.findall(folded) if word not in _STOP)
 
 
 def telling(stems: Iterable[str]) -> frozenset[str]:

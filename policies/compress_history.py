@@ -175,6 +175,9 @@ def _foresee(
 _PARTS = (8, 6, 4, 3, 2, 1)
 """A text that the model got may take these parts of the room: the largest that leaves out no more of them."""
 
+_STEP = 50
+"""A text's characters are a multiple of this: those of a form stay the same where a token more or less was counted."""
+
 
 async def _replacement(
     leaving: Leaving,
@@ -209,7 +212,8 @@ async def newest(leaving: Leaving, before: Sequence[Message], tokens: int, ctx: 
     room = tokens - sum(await ctx.tokens.sizes(before[leaving.carried is not None :]))
     best: list[Message] = []
     for part in _PARTS:
-        forms = await _fitting(leaving, room, int(room * BYTES) // part, ctx.archive, ctx)
+        most = int(room * BYTES) // part // _STEP * _STEP
+        forms = await _fitting(leaving, room, most, ctx.archive, ctx)
         if len(forms) < len(best):
             break
         best = forms

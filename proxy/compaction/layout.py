@@ -24,6 +24,7 @@ _ROW = 160
 """A value of so many characters stands on one line."""
 _DEEPEST = 40
 _QUOTES = '"""'
+_QUOTE_RUN = re.compile(r'"{3,}')
 
 Inner = Callable[[str], Sequence[TextLine]]
 """The lines of a text that stands in the JSON: it may be a page, a log, or JSON again."""
@@ -166,15 +167,16 @@ def _items(items: Sequence[Any], inner: Inner, depth: int, *, tables: bool) -> I
 
 
 def _string(text: str, inner: Inner, depth: int, start: str) -> Iterator[TextLine]:
-    """Yield a long string's lines between lines of quotes."""
-    lines = inner(text) if len(text) > WIDE and _QUOTES not in text else ()
+    """Yield a long string's lines between lines of more quotes than stand in it together."""
+    lines = inner(text) if len(text) > WIDE else ()
     if len(lines) < 2 or all(line.glue != "\n" for line in lines[1:]):
         yield from _line(start + quoted(text), depth)
         return
-    yield TextLine(start + _QUOTES, depth)
+    quotes = max([_QUOTES, *(f'{run}"' for run in _QUOTE_RUN.findall(text))], key=len)
+    yield TextLine(start + quotes, depth)
     for line in lines:
         yield line if line.is_blank else line._replace(depth=depth + 1 + min(line.depth, _DEEPEST))
-    yield TextLine(" " * depth + _QUOTES, depth)
+    yield TextLine(" " * depth + quotes, depth)
 
 
 def _line(text: str, depth: int, cells: tuple[str, ...] = ()) -> Iterator[TextLine]:

@@ -268,7 +268,9 @@ def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[Answ
 def _call(call: Mapping[str, Any]) -> CallMade:
     value = next((parsed(text) for text in arguments(Message({"tool_calls": [call]})) if len(text) <= _PARSED), None)
     members = [member for _, member in value] if isinstance(value, Pairs) else []
-    first = next((str(each) for each in members if isinstance(each, (str, int, float)) and str(each).strip()), "")
+    words = ([each] if not isinstance(each, list) else each for each in members)  # a command may be a list of words
+    texts = [" ".join(str(word) for word in each if isinstance(word, (str, int, float))).strip() for each in words]
+    first = next(filter(None, texts), "")
     rest = [each for each in members if isinstance(each, str) and each != first]
     argument = shortened(" ".join(first.split()), _ARGUMENT)
     return CallMade(called_name(call), str(call.get("id", "")), argument, any(size(each) > _ARGUMENT for each in rest))
@@ -278,12 +280,13 @@ def _failure(text: str) -> str:
     """Return what says in the outermost part of a result that its call failed. What stands within is content.
 
     That is a member of a JSON object, the first line that is a message or all there is, a verdict at the end, or the
-    first line of a stack.
+    first line of a stack. In an object it may be the longest text's.
     """
-    value = parsed(text) if len(text) <= _PARSED and "rror" in text else None
+    value = parsed(text) if len(text) <= _PARSED and text[:1] == "{" else None
     if isinstance(value, Pairs):
         faults = ((name, rendered(fault)) for name, fault in value if name in _FAULT_MEMBERS)
-        return next((f"{quoted(name)}:{fault}" for name, fault in faults if fault not in _NO_FAULT), "")
+        said = next((f"{quoted(name)}:{fault}" for name, fault in faults if fault not in _NO_FAULT), "")
+        return said or _failure(max((member for _, member in value if isinstance(member, str)), key=len, default=""))
     lines = [" ".join(line.split()) for line in _both_ends(text, "\n").splitlines() if line.strip()]
     begins = _FAULT.match(lines[0]) if lines else None
     if begins and (begins["message"] or len(lines) == 1):

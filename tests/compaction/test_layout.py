@@ -89,6 +89,14 @@ def test_json_in_a_string_is_json_and_a_text_in_a_string_is_a_text() -> None:
     assert f'"log":"""\n{log}\n' in text
 
 
+@pytest.mark.parametrize("most", [2, 3, 5])
+def test_a_text_with_quotes_stands_between_more_of_them(most: int) -> None:
+    quotes = '"' * most
+    code = "\n".join(f"def f{n}():\n    {quotes}Return {n}.{quotes}\n" for n in range(40))
+    fence = '"' * max(3, most + 1)
+    assert f'"code":{fence}\n{code}\n {fence}' in rows(json.dumps({"code": code, "size": 40})).text
+
+
 @pytest.mark.parametrize(
     "value",
     [

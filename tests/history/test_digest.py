@@ -108,6 +108,7 @@ def test_row_of_a_table_stands_whole() -> None:
     [
         ('{"query": "select id, sku, place, count, worth from stock where a = 1"}', "select id, sku, place, count, worth from stock [...]"),
         ('{"path": "src/a.py"}', "src/a.py"),
+        ('{"command": ["bash", "-lc", "ls src"], "workdir": "/repo"}', "bash -lc ls src"),
     ],
 )  # fmt: skip
 def test_argument_that_is_cut_has_a_mark(arguments: str, shown: str) -> None:
@@ -310,6 +311,8 @@ LOG = "\n".join(f"10:{n:02} {'INFO' if n % 4 else 'ERROR'} worker-{n % 3} took {
         ("failover complete", ""),
         ('{"error": null, "rows": 3}', ""),
         ('{"jobs": [{"id": 2, "error": "late"}], "error": null}', ""),
+        ('{"output": "...F\\nFAILED tests/test_x.py::test_x", "exit": 1}', "FAILED tests/test_x.py::test_x"),
+        ('{"name": "Error: an introduction", "text": "There are many kinds of them."}', ""),
     ],
 )
 def test_only_the_outermost_parts_of_a_result_say_that_its_call_failed(text: str, failure: str) -> None:

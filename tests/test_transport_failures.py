@@ -9,7 +9,7 @@ import pytest
 from yarl import URL
 
 from proxy.chat.errors import Unanswered, UpstreamFailed
-from proxy.http.client import Transport
+from proxy.http.client import Timeouts, Transport
 from proxy.http.connection import ServerConnection
 from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
 
@@ -121,6 +121,10 @@ class Dialling:
         loop = asyncio.get_running_loop()
         self._connect = loop.sock_connect
         monkeypatch.setattr(loop, "sock_connect", self._dial)
+        monkeypatch.setattr(loop, "getaddrinfo", self._resolve)  # at once: a thread would need real time
+
+    async def _resolve(self, host: str, port: int, **_: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
 
     async def _dial(self, sock: socket.socket, address: Any) -> None:
         self.count += 1
@@ -269,3 +273,13 @@ async def test_a_server_that_falls_silent_is_a_timeout(chunks: list[bytes], cloc
         await clock.waits_in_vain(anext(aiter(received)))
         whole = await http.request("POST", url, {}, b"{}")
         await clock.waits_in_vain(whole.read())
+
+
+async def test_a_name_that_is_resolved_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def resolve(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    async with transport(Timeouts(connect=0.05, idle=60.0)) as http:
+        with pytest.raises(UpstreamFailed, match="could not be reached in time"):
+            await http.request("GET", URL("http://slow.example/v1"), {})

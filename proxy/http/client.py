@@ -178,8 +178,8 @@ class Transport:
             return opened
         if url.scheme == "https":
             secure = await asyncio.to_thread(tls)
-        found = await loop.getaddrinfo(host, url.port, type=socket.SOCK_STREAM)
         async with asyncio.timeout(self._timeouts.connect):
+            found = await loop.getaddrinfo(host, url.port, type=socket.SOCK_STREAM)
             opened.socket = await start_connection(found, happy_eyeballs_delay=_HEAD_START, socket_factory=_socket)
             await loop.create_connection(
                 lambda: opened, sock=opened.socket, ssl=secure, server_hostname=host if secure else None

@@ -169,13 +169,20 @@ class Transport:
         return failure
 
     async def _connect(self, url: URL, idle: list[ServerConnection]) -> ServerConnection:
-        loop = asyncio.get_running_loop()
         opened = ServerConnection(self._timeouts.idle, self._all, idle)
-        host, secure = url.raw_host, None
+        try:
+            await self._open(opened, url)
+        except BaseException:
+            opened.give_up()
+            raise
+        return opened
+
+    async def _open(self, opened: ServerConnection, url: URL) -> None:
+        loop, host, secure = asyncio.get_running_loop(), url.raw_host, None
         if self._unix_socket is not None:
             async with asyncio.timeout(self._timeouts.connect):
                 await loop.create_unix_connection(lambda: opened, self._unix_socket)
-            return opened
+            return
         if url.scheme == "https":
             secure = await asyncio.to_thread(tls)
         async with asyncio.timeout(self._timeouts.connect):
@@ -184,7 +191,6 @@ class Transport:
             await loop.create_connection(
                 lambda: opened, sock=opened.socket, ssl=secure, server_hostname=host if secure else None
             )
-        return opened
 
     async def aclose(self) -> None:
         for connection in [*self._all]:

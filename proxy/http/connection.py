@@ -54,7 +54,7 @@ class ServerConnection(asyncio.Protocol):
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         """Headers of the answer, names in lower case."""
-        self._is_idle = False
+        self._is_idle = self._is_given_up = False
         self._arriving: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
         self._waiting = self._head = self._arrived = self._acknowledged = self._unsent = 0
@@ -107,6 +107,13 @@ class ServerConnection(asyncio.Protocol):
         else:
             self.transport.abort()
 
+    def give_up(self) -> None:
+        """Close the connection, also one that is about to open: uvloop tells of none that it gives up."""
+        self._is_given_up = True
+        if self in self._all:
+            self.transport.abort()
+            self._all.discard(self)
+
     def _expire_in(self, seconds: float) -> None:
         """Close the connection after so many seconds in which it is idle, or somebody waits for the server."""
         self._until = until = self._loop.time() + seconds
@@ -150,7 +157,10 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self._all.add(self)
+        if self._is_given_up:
+            self.transport.abort()
+        else:
+            self._all.add(self)
 
     def data_received(self, data: bytes) -> None:
         self._has_begun = True

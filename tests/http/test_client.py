@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -267,6 +268,24 @@ async def test_closing_a_stream_closes_the_connection(is_read: bool) -> None:
         assert not is_read or await anext(aiter(chunks)) == b"data: 1\n\n"
         await chunks.aclose()
         await asyncio.wait_for(closed.wait(), LONG)
+
+
+def test_a_request_that_is_cancelled_at_any_time_leaves_no_connection_open() -> None:
+    async def cancelled() -> int:
+        handle, _ = answering(OK)
+        async with listening(handle) as url, transport() as http:
+            for steps in range(400):
+                asking = asyncio.ensure_future(http.request("GET", url, {}))
+                for _ in range(steps % 40):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+                if not asking.cancelled():
+                    asking.result().close()
+            await asyncio.sleep(0.01)
+            return len(http._all)
+
+    assert uvloop.run(cancelled()) <= 1  # the loop of the server: asyncio's own closes them by itself
 
 
 async def test_closing_the_transport_closes_idle_connections() -> None:

@@ -28,7 +28,7 @@ _PARSED = 50_000
 """Characters of a JSON text that is parsed."""
 
 _SENTENCE_END = re.compile(
-    r"[.!?…](?<!\d\.)(?<![\s.(][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"  # `13.`, `J.` end none
+    r"[.!?…](?<!\d\.)(?<![\s.(*][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"  # `13.`, `J.` end none
 )
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
@@ -40,15 +40,16 @@ _NAMED = re.compile(
 """Definitions in code, or the file that its first comment names."""
 _LAYOUT = re.compile(r"^[\s>|]*(?:#{1,6}\s+)?")
 _NUMBER_MARK = (
-    r"(?:[(（](?:\d{1,3}|[^\W\d_])[)）]|(?:\d{1,3}[.)]|[^\W\d_]\))\s"
-    r"|(?:\d{1,3}|[A-Za-z一二三四五六七八九十])[、）．]|[①-⑳])"
+    r"\*{0,2}(?:[(（\[](?:\d{1,3}|[^\W\d_])[)）\]]|#\d{1,3}\s|\d\ufe0f?\u20e3|[①-⑳]|第\w{1,3}[：:、，]"
+    r"|(?:\d{1,3}|[A-Za-z一二三四五六七八九十])[、）．]"
+    r"|(?:(?:[^\W\d_]{1,12}[ -]?)?\d{1,3}|(?:[^\W\d_]{2,12} )?[^\W\d_])(?: ?[.):：/]| [-–])\*{0,2}\s)"
 )
-"""The mark of an item that the user may name: `1.`, `b)`, `(c)`, `二、`."""
+"""The mark of an item that the user may name: `1.`, `b)`, `(c)`, `二、`, `Option D:`."""
 _NUMBERED = re.compile(rf"\s*{_NUMBER_MARK}")
 _ROW = re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE)
 """A row of a table in Markdown."""
-_ITEM_MARK = re.compile(rf"\s*(?:{_NUMBER_MARK}|#{{1,6}}\s|[-*+•]\s|\*\*[^*\n]+\*\*:?\s*$)")
-_LISTED = re.compile(rf"^[ \t]*(?:{_NUMBER_MARK}|[-*+•]\s)", re.MULTILINE)
+_ITEM_MARK = re.compile(rf"\s*(?:{_NUMBER_MARK}|#{{1,6}}\s|[-*+•–]\s|\*\*[^*\n]+\*\*:?\s*$)")
+_LISTED = re.compile(rf"^[ \t]*(?:{_NUMBER_MARK}|[-*+•–]\s)", re.MULTILINE)
 _QUOTED = r"(?:[\"“«„「『][^\"”»“」』\n]{4,120}[\"”»“」』]|»[^«»\n]{4,120}«|《[^》\n]{4,120}》)"
 _CODE = re.compile(
     r"(?<!\w)(?=[\w./@:-]{0,80}\d)(?=[\w./@:-]{0,80}[^\W\d_])\w[\w./@:-]{3,}|(?<!\d)\d{2,}-[\w-]{0,80}\d"
@@ -128,7 +129,7 @@ def read(message: Message) -> Reading:
     if role == "user":
         text = described(message).strip()
         text = ends(text, 2 * LONG)
-        asks, is_list = _asks(text), len(_LISTED.findall(text)) > 2
+        asks, is_list = _asks(text), _is_list(text)
         return Reading(text, _words(text), asks, asks and _states(text), is_list, asks_nothing(message.text))
     if role == "assistant":
         calls = tuple(map(_call, message.get("tool_calls") or ()))
@@ -141,6 +142,10 @@ def read(message: Message) -> Reading:
     if message.get("is_error") is True and not failure:
         failure = next((" ".join(line.split()) for line in message.text.splitlines() if line.strip()), "is_error")
     return Reading(failure=shortened(failure, _FAILURE))
+
+
+def _is_list(text: str) -> bool:
+    return len(_LISTED.findall(text)) > 2
 
 
 def size(text: str) -> int:
@@ -209,7 +214,7 @@ def _pieces(text: str) -> Iterator[AnswerPiece]:
         end = len(text) if fence is None else fence.start()
         prose = text[start:end].strip()
         if 0 < size(prose) <= BRIEF:
-            yield AnswerPiece(" ".join(prose.split()), _FIGURES.sub("0", prose))
+            yield AnswerPiece(" ".join(prose.split()), _FIGURES.sub("0", prose), is_sure=_is_list(prose))
         elif prose:
             yield from _sentences(prose)
         if fence is not None:

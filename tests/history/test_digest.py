@@ -79,7 +79,11 @@ def test_answer_that_is_pointed_to_stays() -> None:
     assert "2: The second one." in shown, "or nobody knows which"
 
 
-@pytest.mark.parametrize("mark", ["{}. ", "{}) ", "({})", "{}、", "{}．"])
+@pytest.mark.parametrize(
+    "mark",
+    ["{}. ", "{}) ", "({})", "{}、", "{}．", "{}: ", "{} - ", "#{} ", "[{}] ", "**{}.** ", "{}\ufe0f\u20e3 ", "第{}：", "Q{}: ",
+     "Option {}: ", "Aufgabe {}. "],
+)  # fmt: skip
 def test_numbered_list_in_a_longer_answer_stands_whole(mark: str) -> None:
     items = [f"{mark.format(number)}the {word} task" for number, word in enumerate(("first", "next", "last"), 1)]
     rest = "\n\n- Do not forget to rest. " + "There is much more to say of each. " * 20
@@ -87,6 +91,15 @@ def test_numbered_list_in_a_longer_answer_stands_whole(mark: str) -> None:
     talk += exchange("Number two is done.", "Good.")
     talk += many(40, "We sing song {} today.", "That is song {0}, and a long one it is, I fear. " * 9)
     assert f"-> Your tasks: {' '.join(items)} [...]" in digest(*talk, room=1600)
+
+
+@pytest.mark.parametrize("mark", ["A. ", "Option A: ", "- "])
+def test_short_list_is_as_sure_as_a_long_one(mark: str) -> None:
+    floors = ["oak, oiled", "pine, painted", "stone", "cork, 4 mm", "linoleum, red", "bamboo"]
+    answer = "\n".join(f"{mark.replace('A', chr(65 + n))}{each}" for n, each in enumerate(floors))
+    talk = [*exchange("Hello."), *exchange("What floors could I take?", answer)]
+    found = lines(talk, list(map(read, talk)), (), None, 0)
+    assert [line.rank for line in found if "bamboo" in line.text] == [LineRank.FOUND]
 
 
 @pytest.mark.parametrize(("count", "hidden"), [(12, "[... 4 items ...]"), (9, "[... 1 item ...]")])
@@ -393,13 +406,14 @@ TALK = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8)
 
 
 GAPS = re.compile(
-    r"\[\.\.\.(?: \d+ characters \.\.\.)?\]|\[[\w+#.-]+: (?:[^\]]*, )?\d+ lines?\]|\[[\w+#.-]+: |\](?=\s|$)"
+    r"\[\.\.\.(?: \d+ (?:characters|items?) \.\.\.)?\]|\[[\w+#.-]+: (?:[^\]]*, )?\d+ lines?\]|\[[\w+#.-]+: |\](?=\s|$)"
 )
 """What marks a gap, and what stands for code."""
 
 
 def plain(text: str) -> str:
-    return "".join(text.split())
+    """A text without its layout: white space, and the marks of headings and quotations."""
+    return re.sub(r"[\s#>|]", "", text)
 
 
 @given(TALK, st.integers(100, 3000))

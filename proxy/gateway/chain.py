@@ -44,7 +44,7 @@ class _Undecided(NamedTuple):
     findings: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
     """The result of a chain for a request."""
 

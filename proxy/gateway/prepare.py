@@ -63,6 +63,8 @@ _STORED = ("previous_response_id", "conversation", "background")
 
 _PARSING = 4
 """To parse the messages of a body takes so many times as long as to find its fields, or more."""
+_DIGESTED = 16 * 1024
+"""Bytes from which on messages are digested where they are parsed, maybe in a thread; fewer are when it is needed."""
 _EDITS, _BETA = "context_management", "context-management-2025-06-27"
 """Anthropic's field for its own edits, and the beta that it belongs to."""
 
@@ -181,7 +183,7 @@ class Chosen:
         return Chosen(self.name, steps, (*self.others, *self.bringing))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rewritten:
     """A request, and what its chain made of it."""
 
@@ -204,7 +206,7 @@ class Rewritten:
     """True if a guard may have removed something: then only `ctx.incoming` may be stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
     """A request, ready to be sent."""
 
@@ -345,7 +347,8 @@ class Preparation:
 
         def read() -> tuple[ChatRequest, Identity]:
             sent = body.parse(self._server.max_messages, TenantCache(self._services.parsed, tenant))
-            digest(sent.messages)
+            if len(body.raw) > _DIGESTED:
+                digest(sent.messages)
             return sent, identify(asked.headers, sent, tenant)
 
         return await do_sized(_PARSING * len(body.raw), read)

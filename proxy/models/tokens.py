@@ -140,11 +140,11 @@ class BoundTokens:
             count, before = form.resume(name, _Sizes())
             new = request.messages[count:]
             values = await self._values(new, self._message)
-            settled = before.with_messages(new[: form.settled - count], values, self._size)
-            form.settle(name, settled)
-            known = form.keep(
-                name, settled.with_messages(new[form.settled - count :], values[form.settled - count :], self._size)
-            )
+            if (more := form.settled - count) > 0:
+                before = before.with_messages(new[:more], values, self._size)
+                form.settle(name, before)
+                new, values = new[more:], values[more:]
+            known = form.keep(name, before.with_messages(new, values, self._size))
         self._known[id(request.messages)] = request.messages, known.each
         return known
 

@@ -274,7 +274,7 @@ class Observation(Record):
     def _reported(self, usage: Usage) -> None:
         """Keep the vendor's report with the request, and put the steps on hold that did harm."""
         report, estimate, rewriting = usage.report, self.estimate, self.rewriting
-        if not str(report):
+        if not any(report):
             return
         self.known["vendor"] = str(report)
         harm = report.harm(is_unread=estimate is not None and estimate.sent.cached > 0 and usage.cached == 0)

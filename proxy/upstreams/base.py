@@ -28,7 +28,7 @@ class Counter(Tokens, Protocol):
         """Learn that a request which was refused as too long had at `least` so many tokens."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
     """One request to an upstream."""
 

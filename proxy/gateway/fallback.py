@@ -32,7 +32,7 @@ from proxy.http.headers import impersonal, relayed
 from proxy.state.threads import do_sized
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
-from proxy.upstreams.refusal import Overflow, find_overflow, openai_body, read_refusal
+from proxy.upstreams.refusal import Overflow, error_in, find_overflow, openai_body, read_refusal, status_of
 from proxy.upstreams.routing import Route, Routes
 
 _log = logging.getLogger("penstock.api")
@@ -43,17 +43,17 @@ _MOST = 5
 _DOUBTED = 2
 """A refusal without a count blames the window, not our count, where the window is so many times as large."""
 
-_ERROR_EVENT = re.compile(rb'(?:event: ?error\r?\n)?(?:data|error): ?(\{"(?:error|code|message)".{0,20000})', re.DOTALL)
-"""A stream's first event that is an error."""
+_ERROR_EVENT = re.compile(
+    rb'(?:event: ?error\b[^{]{0,12}|(?:data|error): ?(?=\{"(?:error|code|message)"))(\{.{0,20000})?', re.DOTALL
+)
+"""A stream's first event that is an error, or its beginning."""
+_END = re.compile(rb"\r?\n\r?\n")
 
 _COMMENTS = re.compile(rb"(?::[^\n]*\n|\r?\n)+")
 """Keep-alive comments that servers send while a model gets ready."""
 
 _PATIENCE, _LONGEST = 10.0, 2**16
 """Seconds and bytes for which a stream of comments alone is held; then its client gets them, as a sign of life."""
-
-_FAILED = re.compile(r"429|5\d\d", re.ASCII)
-"""The statuses of failures, as codes of such an error."""
 
 _HEADER = b"x-penstock-fallback"
 
@@ -281,15 +281,14 @@ async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
     until = clock() + _PATIENCE
     try:
         first = more = await anext(flowing, b"")
-        while more and len(first) < _LONGEST and _COMMENTS.fullmatch(first) and clock() < until:
+        while more and len(first) < _LONGEST and _goes_on(first) and clock() < until:
             more = await anext(flowing, b"")
             first += more
     except BaseException:
         await chunks.aclose()
         raise
-    comments = _COMMENTS.match(first)
-    event = _ERROR_EVENT.match(first, comments.end() if comments else 0)
-    refusal = _refusal(event[1]) if event else None
+    event = _error_event(first)
+    refusal = _refusal(event[1]) if event and event[1] else None
     if refusal is not None:
         await chunks.aclose()
         return reply.as_json(refusal[1], refusal[0])
@@ -298,15 +297,27 @@ async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
     return reply
 
 
+def _error_event(first: bytes) -> re.Match[bytes] | None:
+    comments = _COMMENTS.match(first)
+    return _ERROR_EVENT.match(first, comments.end() if comments else 0)
+
+
+def _goes_on(first: bytes) -> bool:
+    """Return whether a stream has begun with comments alone, or with a part of an error."""
+    event = _error_event(first)
+    return _COMMENTS.fullmatch(first) is not None or (event is not None and not _END.search(first, event.start()))
+
+
 def _refusal(error_body: bytes) -> tuple[int, bytes] | None:
     """Return the status and the body that the error of a stream stands for; None where it names no status."""
     overflow = read_refusal(400, error_body)
     if overflow is not None:
         return 400, openai_body(error_body, overflow)
     answer = json_object(error_body.splitlines()[0])
-    error = answer.get("error", answer)
-    code = str(error.get("code")) if isinstance(error, dict) else ""
-    return (int(code), orjson.dumps({"error": error})) if _FAILED.fullmatch(code) else None
+    error = error_in(answer)
+    status = status_of(error) or 0
+    is_failure = status == 429 or status >= 500
+    return (status, orjson.dumps(answer if "error" in answer else {"error": error})) if is_failure else None
 
 
 async def _resumed(first: bytes, flowing: AsyncIterator[bytes], chunks: ByteStream) -> AsyncGenerator[bytes, None]:

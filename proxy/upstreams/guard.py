@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal
@@ -13,13 +12,11 @@ from proxy.config.settings import BreakerSettings, Guarded
 from proxy.models.usage import UsageReader
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.keys import Mask, keys_of
-from proxy.upstreams.refusal import advice
-from proxy.wires.messages_answer import STATUSES
+from proxy.upstreams.refusal import advice, status_of
 
 _SHARE = 0.5
 """The least share of failures that opens a breaker: a few among thousands of answers are no reason."""
 
-_STATUS = re.compile(r"[45]\d\d", re.ASCII)
 _STUMBLED = frozenset({500, 501, 505})
 """Statuses from 500 on that are about one request."""
 
@@ -141,11 +138,7 @@ class _Watched:
 
 def _is_servers(error: Mapping[str, Any] | None) -> bool:
     """Return whether an error within a stream is the server's own, not one about the request or its key."""
-    if error is None:
-        return False
-    told = [str(error.get(name)) for name in ("status", "status_code", "code", "type")]
-    known = (int(each) if _STATUS.fullmatch(each) else STATUSES.get(each) for each in told)
-    return next(filter(None, known), 400 if error.get("code") else 500) >= 500
+    return error is not None and (status_of(error) or (400 if error.get("code") else 500)) >= 500
 
 
 # --- the circuit breaker: a state machine with a clock, and nothing else ---

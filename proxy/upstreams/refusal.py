@@ -12,10 +12,12 @@ from proxy.chat.errors import OVERFLOW, PenstockError
 from proxy.text.json_values import json_object
 from proxy.text.tables import lines
 from proxy.upstreams.base import Call, Reply
+from proxy.wires.messages_answer import STATUSES
 
 _STATUSES = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse a prompt."""
 
+_STATUS = re.compile(r"[45]\d\d", re.ASCII)
 _LONGEST_BODY, _LONGEST_TEXT = 2**18, 4000
 """Bytes of a body that is read, characters of its texts."""
 
@@ -90,6 +92,13 @@ def error_in(answer: Any) -> Mapping[str, Any]:
     answer = answer[0] if isinstance(answer, list) and answer else answer
     error = answer.get("error", answer) if isinstance(answer, Mapping) else answer
     return error if isinstance(error, Mapping) else {"message": error}
+
+
+def status_of(error: Mapping[str, Any]) -> int | None:
+    """Return the status that an error within an answer stands for; None where it names none."""
+    told = [str(error.get(name)) for name in ("status", "status_code", "code", "type")]
+    known = (int(each) if _STATUS.fullmatch(each) else STATUSES.get(each) for each in told)
+    return next(filter(None, known), None)
 
 
 def words_of(error: Mapping[str, Any]) -> str:

@@ -17,9 +17,8 @@ from proxy.text.json_values import json_object
 from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Deltas, encoded, parsed
 from proxy.upstreams.images import Images
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, advice, error_in, refused, words_of
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, advice, error_in, refused, status_of, words_of
 from proxy.upstreams.request_fields import ignored_fact
-from proxy.wires.messages_answer import STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,9 @@ class TranslatedServer(TranslatedUpstream):
         async with aclosing(self._parts(response, is_stream=is_stream)) as parts:
             async for part in parts:
                 if part.get("error") is not None:
-                    raise self._refusal(part, call, _status_in(part), {})
+                    raise self._refusal(
+                        part, call, status_of({**error_in(part), "status": part.get("status")}) or 500, {}
+                    )
                 for delta in answer.deltas(part):
                     yield delta
                 if answer.is_over:
@@ -175,11 +176,3 @@ class TranslatedServer(TranslatedUpstream):
     @abstractmethod
     def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
         """Yield what the answer adds to the message, and set the completion's usage."""
-
-
-def _status_in(part: Mapping[str, Any]) -> int:
-    """Return the status that an error within an answer stands for."""
-    status = part.get("status")
-    if isinstance(status, int) and 400 <= status <= 599:
-        return status
-    return STATUSES.get(str(error_in(part).get("type")), 500)

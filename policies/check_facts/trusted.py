@@ -17,9 +17,9 @@ import orjson
 from policies.check_facts.relations import Claim, claim, is_named, is_place, name, relation_named
 from policies.check_facts.sentences import Plain, compare, plain
 from proxy.chat.annotations import Contradiction
-from proxy.text.fold import folded, word_set
+from proxy.text.fold import folded, word_set, words
 from proxy.text.json_values import is_json, strings
-from proxy.text.sentences import LEAD, Sentence, in_full, is_stated, sentences
+from proxy.text.sentences import LEAD, Sentence, is_stated, sentences
 from proxy.text.values import value
 
 LARGEST = 32 * 2**20
@@ -28,8 +28,6 @@ _MOST_CONCERNED = 3
 _BEGINNING = re.compile(r"[^\W_]+|&")
 _NAMED = re.compile(r"(?:(?:The|A|An|El|La|Los|Las)\s)?(?:[A-ZÀ-Þ0-9][^\s,(]*\s?(?:of |de |the |la )?)+")
 """The name that a fact begins with."""
-_TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|&")
-_POSSESSIVE = re.compile(r"['’]s$")
 _TITLES = word_set("mr mr. mrs mrs. ms ms. dr dr. prof prof. sr sr. sra sra.")
 
 
@@ -65,7 +63,7 @@ class Trusted:
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
 
     def _add(self, fact: Fact) -> bool:
-        full = list(in_full(fact.text))
+        full = [each.text for each in sentences(fact.text)]
         read = [] if fact.relation else [each for sentence in full if is_stated(sentence) and (each := plain(sentence))]
         for each in read:
             self._plain[each.key].append((each, fact.text))
@@ -76,7 +74,7 @@ class Trusted:
         names = (
             [stated.subject] if stated is not None else [begins[0] for each in full if (begins := _NAMED.match(each))]
         )
-        for tokens in filter(None, map(_tokens, names)):
+        for tokens in filter(None, map(words, names)):
             self._about[tokens[0]].append((frozenset(tokens), fact.text))
         return stated is not None or bool(read)
 
@@ -98,9 +96,9 @@ class Trusted:
 
     def _concerned(self, sentence: str) -> list[str]:
         """Return the facts about a sentence's names, but for those that it repeats."""
-        tokens = _tokens(sentence)
-        words = frozenset(tokens)
-        facts = [text for token in tokens for named, text in self._about.get(token, ()) if named <= words]
+        said = words(sentence)
+        there = frozenset(said)
+        facts = [text for word in said for named, text in self._about.get(word, ()) if named <= there]
         return list(dict.fromkeys(fact for fact in facts if fact.rstrip(".") != sentence.rstrip(".")))
 
     def _contradicting(self, text: str) -> list[tuple[Sentence, str]]:
@@ -145,11 +143,6 @@ def _claim_of(fact: Fact) -> Claim | None:
         language = fact.language or (read.language if read else "en")
         return Claim(name(fact.subject), relation_named(fact.relation), name(fact.object), language)
     return read
-
-
-def _tokens(text: str) -> list[str]:
-    """Return the words of a text, folded, without a possessive `'s`."""
-    return [_POSSESSIVE.sub("", token) for token in _TOKEN.findall(folded(text))]
 
 
 def _first_of(word: str) -> str:

@@ -24,10 +24,6 @@ _QUESTION, _PHRASES, LEAD = (
 _WORDS = frozenset(" ".join(_DATA["words"]).split())
 """Words that mark a supposition or reported speech, as do the phrases."""
 _WORD = re.compile(r"\w+")
-_TITLE_MARKS = re.compile(r"[\"“”«»]|``|''")
-_SPACE = re.compile(r"\s+")
-_PRONOUN = re.compile(r"(?:He|She|It|They)\s")
-_NAMED = re.compile(r"(?:[A-Z0-9][^\s,(]*\s(?:of |the |and )?)+(?=(?:is|was|are|were|has|had|\()\b)")
 
 
 class Sentence(NamedTuple):
@@ -51,17 +47,6 @@ def sentences(text: str, *, longest: int = LONGEST) -> Iterator[Sentence]:
         if trimmed and len(trimmed) <= longest:
             yield Sentence(trimmed, start + lead, start + lead + len(trimmed))
         start = end
-
-
-def in_full(text: str) -> Iterator[str]:
-    """Yield a fact's sentences without quotation marks, a leading pronoun replaced by the last named subject."""
-    name = ""
-    for each in sentences(_SPACE.sub(" ", _TITLE_MARKS.sub(" ", text)).strip()):
-        pronoun = _PRONOUN.match(each.text)
-        full = f"{name} {each.text[pronoun.end() :]}" if pronoun and name else each.text
-        begins = _NAMED.match(full)
-        name = begins[0].strip() if begins else name
-        yield full
 
 
 def is_stated(sentence: str) -> bool:

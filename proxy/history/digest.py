@@ -163,8 +163,10 @@ def lines(
             turn, asks = turn + 1, readings[start].asks or readings[start].is_talk
             carries = Line(turn, start, LineRank.STATED, f"{turn}: [stands above]")
             users = [carries] if start == carried else list(_user_lines(talk, start, turn))
-        answers = list(_answer_lines(talk, range(start + 1, end), turn, asks)) if start + 1 >= covered else []
-        if end < len(messages) and _points(readings[end]):
+        points = end < len(messages) and _points(readings[end])
+        room = 2 * BRIEF if points else BRIEF
+        answers = list(_answer_lines(talk, range(start + 1, end), turn, asks, room)) if start + 1 >= covered else []
+        if points:
             answers = [_pointed(line, end) for line in answers]
         if answers and answers[0].is_outcome:  # what was asked for stands with what came of it
             users = [line.with_places([answers[0].place]) if line.is_short_statement else line for line in users]
@@ -310,7 +312,7 @@ def _rank(talk: _Talk, place: int, turn: int) -> LineRank:
     return LineRank.FOUND if reading.states else LineRank.ASKED
 
 
-def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool) -> Iterator[Line]:
+def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool, room: int) -> Iterator[Line]:
     """Yield the short and rich forms of the answer to a message; of a tool loop, for a few messages each."""
     beside = (places.start - 1,)  # an answer means nothing without its question
     spoke = [place for place in places if talk.messages[place].get("role") == "assistant"]
@@ -331,7 +333,7 @@ def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool) -> Iterator
         numbered = [piece.text for piece in pieces if piece.is_numbered]
         if len(numbered) > 2:  # other items behind them say less
             pieces = [each._replace(weight=0) if each.is_item and not each.is_numbered else each for each in pieces]
-        told, is_part = _best(pieces, 2 * BRIEF if is_list else BRIEF)
+        told, is_part = _best(pieces, 2 * BRIEF if is_list else room)
         has_all = len(numbered) > 2 and all(item in told for item in numbered)
         short = " ".join(filter(None, (few, told)))
         if short:

@@ -79,6 +79,15 @@ def test_answer_that_is_pointed_to_stays() -> None:
     assert "2: The second one." in shown, "or nobody knows which"
 
 
+def test_what_a_wordy_offer_says_in_its_end_stands_where_the_next_message_takes_it() -> None:
+    wordy = (
+        "Here is one that I like, since it says what the text is about, with a wink that your readers will remember."
+    )
+    offer = f"{wordy} It is short, and it would look well on a poster in the hall. What about: “Songs of the Sea”?"
+    talk = [*exchange("Hello."), *exchange("Find a title.", offer), *exchange("That one, please.", "Noted.")]
+    assert "“Songs of the Sea”" in " ".join(digest(*talk, room=900))
+
+
 @pytest.mark.parametrize(
     "mark",
     ["{}. ", "{}) ", "({})", "{}、", "{}．", "{}: ", "{} - ", "#{} ", "[{}] ", "**{}.** ", "{}\ufe0f\u20e3 ", "第{}：", "Q{}: ",

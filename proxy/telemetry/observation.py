@@ -81,14 +81,13 @@ class Telemetry:
         *,
         path: str | None = None,
         request_id: str = "",
-        tenant: str = "",
         config: str = "",
     ) -> "Observation":
         """Begin to observe a request until `end`. `route` is the app's own; `headers` are in lower case."""
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.of("client_retries").inc()
-        seen = Observation(self, span, tenant, config, {"request_id": request_id or None, "route": route})
+        seen = Observation(self, span, config, {"request_id": request_id or None, "route": route})
         seen.explains = self.records is not None and headers.get("x-penstock-explain", "0").lower() in ("1", "true")
         return seen
 
@@ -111,9 +110,9 @@ class Observation(Record):
     _overflow = _answering = _ended = False
 
     def __init__(
-        self, telemetry: Telemetry, span: "RequestSpan | None", tenant: str, config: str, known: dict[str, str | None]
+        self, telemetry: Telemetry, span: "RequestSpan | None", config: str, known: dict[str, str | None]
     ) -> None:
-        super().__init__(tenant, config, known, telemetry.bills)
+        super().__init__(config, known, telemetry.bills)
         self._telemetry, self.metrics, self._span = telemetry, telemetry.metrics, span
         self.trace_id = None if span is None else span.trace_id
         self.keeps_text = telemetry.records is not None and telemetry.records.settings.text

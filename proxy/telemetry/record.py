@@ -59,8 +59,8 @@ class Rewriting(NamedTuple):
 class Record:
     """One request, by references to its parts."""
 
-    tenant: str
-    """A hash, from which no key can be told."""
+    tenant: str = ""
+    """A hash, from which no key can be told; empty before the gate knows the caller."""
     config: str
     """The version of the configuration that it was served with."""
     known: dict[str, str | None]
@@ -89,8 +89,8 @@ class Record:
     stream: bool = False
     trace_id: str | None = None
 
-    def __init__(self, tenant: str, config: str, known: dict[str, str | None], bills: Bills) -> None:
-        self.tenant, self.config, self.known, self.bills, self.answers = tenant, config, known, bills, []
+    def __init__(self, config: str, known: dict[str, str | None], bills: Bills) -> None:
+        self.config, self.known, self.bills, self.answers = config, known, bills, []
 
     async def estimated(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> Estimate:
         scope = "\0".join((ctx.identity.scope, self.known.get("upstream") or "", ctx.model.name))

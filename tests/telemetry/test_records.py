@@ -48,7 +48,8 @@ def made(
         "asked": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)], "before": 9, "after": 9,
         "window": 100, "status": 200, "rewriting": rewriting,
     }  # fmt: skip
-    record = Record(tenant, "v1", known, Bills())
+    record = Record("v1", known, Bills())
+    record.tenant = tenant
     vars(record).update(values | fields)
     return record
 

@@ -224,7 +224,8 @@ async def test_a_conversation_is_known_by_hashes_and_one_with_a_name_by_the_conv
 
 
 async def test_a_body_that_passes_has_the_name_of_its_headers(recorded: Recorded) -> None:
-    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {}, tenant="t")
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    seen.called_by("t", None)
     seen.passed(Body(b'{"model": "m", "messages": []}'), {"x-penstock-session": "mine"})
     seen.call(provider="openai", model="gpt-4o").end(status=200)
     seen.end(200)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote
@@ -188,11 +187,10 @@ async def read_body(request: Request, most: int = 4 * 2**20) -> bytes:
 
 async def json_object(request: Request) -> dict[str, Any]:
     """Return the body of an operator's request as a JSON object. Raise `BadRequest` if it is none."""
-    with suppress(orjson.JSONDecodeError):
-        value = orjson.loads(await read_body(request))
-        if isinstance(value, dict):
-            return value
-    raise BadRequest("the body must be a JSON object", code="invalid_json")
+    value = parsed(await read_body(request))
+    if not isinstance(value, dict):
+        raise BadRequest("the body must be a JSON object", code="invalid_json")
+    return value
 
 
 def answered(value: Any, status: int = 200) -> Response:

@@ -14,8 +14,6 @@ IN = "in"
 """The relation to a place."""
 _LONGEST = 160
 """Characters of a sentence that may be a claim."""
-_LONGEST_NAME = 4
-"""Words of an object."""
 _PATTERNS = [
     (language, re.compile(f"^(?:{form})$", re.IGNORECASE))
     for language, forms in pattern_lists("facts/forms").items()
@@ -63,7 +61,7 @@ def is_named(sentence: str, object: str) -> bool:
     """Return whether an object in a sentence is written like a name or a number, not like a description."""
     plain = folded(sentence)
     at = plain.find(object)
-    if at < 0 or object in NATIONS or len(plain) != len(sentence) or len(object.split()) > _LONGEST_NAME:
+    if at < 0 or object in NATIONS or len(plain) != len(sentence):
         return False
     words = sentence[at : at + len(object)].split()
     return all(word[0].isupper() or word[0].isdigit() or word in INNER for word in words)

@@ -1,6 +1,5 @@
 """Compare two sentences that have all words in common but one value, one name or a denial. Any language. Pure."""
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -17,12 +16,9 @@ _FEWEST = 3
 """Words of such a sentence."""
 _BOTH = 2
 """Words that two sentences begin with in common."""
-_OF_NAME = 4
-"""Words that a name has at most."""
 _AROUND = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
 """Words in common, in front and behind, with which a difference may be a value: of `May 3` and `June 3` the day."""
 
-_ASIDE = re.compile(r"[();\x00]")
 _TABLE = sections("facts/words")
 _ARTICLES, _DENIALS, _AUXILIARIES, _BY = (
     word_set(" ".join(_TABLE[name])) for name in ("articles", "denials", "auxiliaries", "by")
@@ -41,8 +37,8 @@ class Plain(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def plain(sentence: str) -> Plain | None:
-    """Return a sentence as it is compared; None for a long one, or one with something in brackets."""
-    if len(sentence) > LONGEST or _ASIDE.search(sentence):
+    """Return a sentence as it is compared; None for a long one."""
+    if len(sentence) > LONGEST:
         return None
     words = [word for each in sentence.strip("-*• ").split() if (word := each.strip(".,:!…\"'"))]
     words = [word for word in words if folded(word) not in _ARTICLES]
@@ -99,7 +95,7 @@ def _by_value(sentence: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdi
 
 
 def _by_name(sentence: Sequence[str], known: Sequence[str]) -> Verdict:
-    if not all(0 < len(each) <= _OF_NAME and all(word[0].isupper() for word in each) for each in (sentence, known)):
+    if not all(each and all(word[0].isupper() for word in each) for each in (sentence, known)):
         return "unclear"
     one, other = {*map(folded, sentence)}, {*map(folded, known)}
     return "agrees" if one & other or not NATIONS.keys().isdisjoint(one | other) else "contradicts"

@@ -10,6 +10,7 @@ import json
 import logging
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from operator import itemgetter
@@ -27,7 +28,7 @@ from proxy.state.decisions import StoredMemory
 
 _log = logging.getLogger("penstock.hidden")
 
-_PATIENCE = 1.0
+PATIENCE = 1.0
 """Seconds that the memory has, to find or to keep; after that the conversation goes on without it."""
 
 
@@ -50,6 +51,17 @@ Record = Callable[[Hidden], Awaitable[bool]]
 
 Settle = Callable[[Sequence[Message]], None]
 """Stores what was sent, and behind it some rounds of internal tools, for the requests that follow. Never fails."""
+
+
+@contextmanager
+def done_without(lack: str, outage: Outage | None = None) -> Iterator[None]:
+    """Go on without what fails in the block: the log says what is lacking, and the request's state counts as lost."""
+    try:
+        yield
+    except Exception as error:
+        if outage is not None:
+            outage.begun = True
+        _log.warning(lack, extra={"fields": {"error": type(error).__name__}})
 
 
 class HiddenParts:
@@ -79,17 +91,13 @@ class HiddenParts:
         if settle is not None and any(map(is_signed, (*hidden.before, hidden.last))):
             settle(hidden.before)
         parts = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
-        try:
+        with done_without("what the client does not see is not remembered"):
             key = _key(scope, _key_of(shown(hidden.shown, restores or {}), answers_of(request, scope).running))
             self._absent.pop(key)
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 await self._memory.put(key, encode(parts))
-        except Exception as error:
-            _log.warning(
-                "what the client does not see is not remembered", extra={"fields": {"error": type(error).__name__}}
-            )
-            return False
-        return True
+            return True
+        return False
 
     async def restored(
         self, request: ChatRequest, scope: str, outage: Outage | None = None, *, signed: bool = False
@@ -98,7 +106,7 @@ class HiddenParts:
 
         Signed reasoning that the client left out comes back only for who signs it (`signed`): others refuse it.
         """
-        try:
+        with done_without("what the client does not see is not restored", outage):
             form, name = request.form, ("nothing hidden", scope)
             checked = form.resume(name, 0)[1]  # so many messages have nothing: an answer gets it before it is sent back
             places = answers_of(request, scope).places
@@ -111,18 +119,12 @@ class HiddenParts:
             if not any(place < form.settled and key in found for place, key in keys.items()):
                 form.settle(name, form.settled)
             return request.with_messages(_whole(request.messages, hidden, signed=signed)) if hidden else request
-        except Exception as error:
-            if outage is not None:
-                outage.begun = True
-            _log.warning(
-                "what the client does not see is not restored", extra={"fields": {"error": type(error).__name__}}
-            )
-            return request
+        return request
 
     async def _fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
         if not keys:
             return {}
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             values = await self._memory.get_all(keys)
         for key, value in zip(keys, values, strict=True):
             if value is None:

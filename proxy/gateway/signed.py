@@ -13,7 +13,6 @@ give the same new beginnings. A request that does not begin with what was sent b
 
 import asyncio
 import json
-import logging
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -32,7 +31,7 @@ from proxy.chat.reasoning import may_be_signed, signed_places, without_reasoning
 from proxy.context import Context, Outage
 from proxy.gateway import chain
 from proxy.gateway.chain import Outcome, Steps
-from proxy.gateway.hidden import Settle, answers_of
+from proxy.gateway.hidden import PATIENCE, Settle, answers_of, done_without
 from proxy.gateway.relay import Observer
 from proxy.history.cuts import Marks, Room
 from proxy.policy import CutsHistory
@@ -225,11 +224,6 @@ def _same(own: Sequence[object], others: Sequence[object]) -> bool:
     return len(own) == len(others) and all(one is other for one, other in zip(own, others, strict=True))
 
 
-_log = logging.getLogger("penstock.api")
-
-_PATIENCE = 1.0
-"""Seconds that the store has to find something."""
-
 _ENTRY = 400
 """Bytes that a prefix takes in memory besides its own, about."""
 
@@ -304,16 +298,12 @@ class Settled:
         return None
 
     async def _stored(self, key: _Key, request: ChatRequest, end: int) -> Prefix | None:
-        if self._outage.begun:
-            return None
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                stored = await self._prefixes.memory.get("/".join(key))
-            return None if stored is None else _read(stored, request, end)
-        except Exception as error:
-            self._outage.begun = True
-            _log.warning("what was sent before is not found", extra={"fields": {"error": type(error).__name__}})
-            return None
+        if not self._outage.begun:
+            with done_without("what was sent before is not found", self._outage):
+                async with asyncio.timeout(PATIENCE):
+                    stored = await self._prefixes.memory.get("/".join(key))
+                return None if stored is None else _read(stored, request, end)
+        return None
 
     def record(self, sent: ChatRequest, outgoing: ChatRequest) -> Settle:
         """Return what stores what was made of a request that the client sent; only a signed answer stands behind it.
@@ -327,15 +317,13 @@ class Settled:
     def remember(
         self, sent: ChatRequest, outgoing: ChatRequest, rounds: Sequence[Message] = (), *, stored: bool = False
     ) -> None:
-        try:
+        with done_without("what was sent is not kept"):  # such as a message that JSON cannot hold
             answers = answers_of(sent, self._scope)
             if rounds:
                 answers = answers.then(rounds)
                 sent, outgoing = (each.with_messages((*each.messages, *rounds)) for each in (sent, outgoing))
             key = self._key(sent, answers.running.hexdigest())
             self._prefixes.put(key, _written(sent, outgoing), stored=stored)
-        except Exception as error:  # such as a message that JSON cannot hold
-            _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 
     def _key(self, request: ChatRequest, before: str) -> _Key:
         tenant = self._scope.partition("\0")[0]

@@ -263,7 +263,7 @@ async def test_a_memory_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyP
         async def put(self, key: str, value: bytes) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr("proxy.gateway.hidden._PATIENCE", 0.01)
+    monkeypatch.setattr("proxy.gateway.hidden.PATIENCE", 0.01)
     client = Client(Hanging())
     await client.say("u1", answer(None, "recall:r1"), answer("ok"))
     await client.say("u2", answer("bye"))

@@ -184,7 +184,7 @@ class UsageReader:
     def feed(self, chunk: bytes) -> None:
         self._recent.append(chunk)
         self._size += len(chunk)
-        if self._size > 8 * _TAIL:  # now and then: it happens for each chunk of each stream
+        if self._size > 2 * _TAIL:  # now and then: it happens for each chunk of each stream
             recent = b"".join(self._recent)
             self._first = self._first or recent[:_TAIL]
             self._recent, self._size = [recent[-_TAIL:]], _TAIL

@@ -111,7 +111,7 @@ def test_of_a_large_answer_and_a_long_stream_little_is_held() -> None:
         assert UsageReader().of_body(body) == Usage(input=5)
         assert tracemalloc.get_traced_memory()[1] < 50_000
         assert read(b"%s\n\n" % each for each in (*[CHUNK] * 10_000, LAST, USED, DONE)) == FOUND
-        assert tracemalloc.get_traced_memory()[1] < 500_000
+        assert tracemalloc.get_traced_memory()[1] < 200_000
     finally:
         tracemalloc.stop()
 

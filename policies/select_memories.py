@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 
 from policies.inject_facts.patterns import facts_in, single
-from policies.resolve_clashes.clashes import clash
+from policies.resolve_clashes.clashes import VALUE, clash
 from policies.resolve_clashes.statements import Statement
 from policies.resolve_clashes.statements import statements as statements_in
 from proxy.chat import ChatRequest, Message
@@ -352,4 +352,4 @@ def _contradicts(older: _ReadText, newer: _ReadText) -> bool:
         return True
     pairs = ((clash(old, new), new) for old in older.statements for new in newer.statements)
     # one travels to many places
-    return any(rule and (rule != "value" or any(one.kind != "place" for one in new.values)) for rule, new in pairs)
+    return any(rule and (rule != VALUE or any(one.kind != "place" for one in new.values)) for rule, new in pairs)

@@ -14,7 +14,8 @@ from pydantic import Field, model_validator
 from policies.resolve_clashes.clashes import Clash, find_clashes
 from policies.resolve_clashes.wording import is_brief, is_written, line, marked
 from proxy.chat import ChatRequest, Message
-from proxy.chat.annotations import is_about_next, is_refuted
+from proxy.chat.annotations import is_refuted
+from proxy.chat.blocks import TRUSTED, is_block
 from proxy.chat.provenance import arrived, of_client
 from proxy.context import Context, Judge, Memo, settled_verdicts
 from proxy.economics import may_be_cached
@@ -150,7 +151,7 @@ def _may_be_told(clash: Clash, messages: Sequence[Message], texts: Sequence[Mess
             return False
     # of the last message, a note says on the next turn which of its statements contradict a fact
     in_front = takewhile(lambda place: texts[place] is _SILENT, range(clash.newer - 1, -1, -1))
-    return not any(is_about_next(messages[place]) for place in in_front)
+    return not any(is_block(messages[place], TRUSTED) for place in in_front)
 
 
 async def reconcile(
@@ -184,14 +185,7 @@ def _finding(clash: Clash, sent: Mapping[int, int]) -> str:
     """Return the places of a pair's messages among the client's, and the reason."""
     older, newer = f"messages[{sent[clash.older]}]", f"messages[{sent[clash.newer]}]"
     relation = f"is superseded by {newer}" if clash.solvable else f"and {newer} are both uncertain"
-    return f"{older} {relation if older != newer else 'contradicts itself'}: {_REASONS[clash.reason]}"
-
-
-_REASONS = {
-    "value": "another value",
-    "never": "an act that never took place",
-    "negation": "one denies the other",
-}
+    return f"{older} {relation if older != newer else 'contradicts itself'}: {clash.reason}"
 
 
 def _why(facts: Mapping[str, int]) -> str:

@@ -22,6 +22,7 @@ _WINDOW = 2000
 """Earlier statements that are looked through."""
 _LATEST = 40
 """Statements with a common term that a new one is compared with."""
+VALUE = "another value"
 _NEAR = 4
 """User messages within which a value is given anew without a word of its subject."""
 _STATEMENT = 30
@@ -109,15 +110,15 @@ def _of_turn(turns: Sequence[Turn], last: int, before: Sequence[_Placed]) -> lis
 
 
 def clash(old: Statement, new: Statement, *, is_near: bool = False) -> str | None:
-    """Return the rule by which the later of two statements contradicts the earlier one; None for none."""
+    """Return why the later of two statements contradicts the earlier one, in words; None where it does not."""
     if (old.terms, old.negative, old.values) == (new.terms, new.negative, new.values):
         return None
     if _gives_another(old, new, is_near=is_near and not old.negative):
-        return "value"
+        return VALUE
     if _never(old, new):
-        return "never"
+        return "an act that never took place"
     is_same = old.kind == new.kind == "statement" and old.terms == new.terms
-    return "negation" if is_same and old.negative != new.negative else None
+    return "one denies the other" if is_same and old.negative != new.negative else None
 
 
 _PAIR = 2

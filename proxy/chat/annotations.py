@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from proxy.chat import Message
-from proxy.chat.blocks import TRUSTED, build, is_block
+from proxy.chat.blocks import TRUSTED, build
 from proxy.chat.markers import MARKER
 from proxy.text.json_values import is_json
 
@@ -49,11 +49,6 @@ def is_refuted(words: str, sent: str, now: str) -> bool:
         return False
     rest, note, _ = now.partition(words.rstrip(" .!?"))[2].partition(_INCORRECT)
     return words not in now or (bool(note) and _NEXT_SENTENCE.search(rest.rstrip()) is None)
-
-
-def is_about_next(message: Message) -> bool:
-    """Return whether a message names the facts that the user's message behind it contradicts."""
-    return is_block(message, TRUSTED)
 
 
 def _note(fact: str) -> str:

@@ -13,7 +13,6 @@ from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.history.tail import standing_statements
 from proxy.policy import NOTES_READ, NOTES_WRITTEN, BringsTools, Decision, InternalTool, Keep, Policy, Rewrite, Stage
-from proxy.text.same import statements
 from proxy.tools.slicing import text_in
 
 LONGEST = 500
@@ -95,12 +94,7 @@ async def _unsaid(notes: Sequence[str], request: ChatRequest, ctx: Context) -> l
     head, talk = split_head(request.messages)
     summaries = [each for each in talk if is_block(each, SUMMARY)]
     known = await standing_statements([*head, *summaries], ctx)
-    unsaid: list[str] = []
-    for note in notes:
-        if not known.says(note) and not any(escaped(note) in each.text for each in summaries):
-            unsaid.append(note)
-            known.add(statements(note), own=False)
-    return unsaid
+    return [each for each in notes if not any(escaped(each) in one.text for one in summaries) and known.takes(each)]
 
 
 async def _is_offered(request: ChatRequest, ctx: Context) -> bool:

@@ -20,7 +20,7 @@ from proxy.economics import room
 from proxy.history.tail import EARLIER, Block, Choice, Tail, standing_statements, tokens_of
 from proxy.policy import Count, Decision, Fact, Keep, Need, Policy, Rewrite, Stage
 from proxy.text.bm25 import ends, terms
-from proxy.text.same import first_person, statements, subject
+from proxy.text.same import first_person, subject
 from proxy.text.small_talk import is_small_talk
 
 _QUERY = 500
@@ -240,12 +240,7 @@ class _Selection(Tail[str]):
     async def _unsaid(self, items: Sequence[RememberedItem], asked: int, user: str) -> tuple[RememberedItem, ...]:
         """Return the memories that neither the messages up to the question say already nor a memory before them."""
         known = await standing_statements(self.request.messages[: asked + 1], self.ctx)
-        kept: list[RememberedItem] = []
-        for item in items:
-            if not known.says(item.text, user):
-                kept.append(item)
-                known.add(statements(item.text), own=False)
-        return tuple(kept)
+        return tuple(item for item in items if known.takes(item.text, user))
 
     async def block(self, items: tuple[str, ...], budget: int) -> Block[str] | None:
         await self.load(items)

@@ -83,6 +83,13 @@ class KnownStatements:
         found = [*statements(text)]
         return bool(found) and all(self._states(each, user) for each in found)
 
+    def takes(self, text: str, user: str = "") -> bool:
+        """Add what a text says, unless all of it is stated; return whether it was added."""
+        if self.says(text, user):
+            return False
+        self.add(statements(text), own=False)
+        return True
+
     def _states(self, wanted: StatedSentence, user: str) -> bool:
         size = len(wanted.terms)
         if not size:

@@ -48,13 +48,14 @@ def write_marks(request: ChatRequest) -> ChatRequest:
 
 
 def unmarked(message: Message) -> Message:
-    """Return a message without cache marks, and a single marked text part as a string, as it is without a mark."""
+    """Return a message without cache marks. A single text part is a string, with a mark or without."""
     parts = message.get("content")
-    if FIELD in message or (isinstance(parts, list) and any(FIELD in part for part in parts)):
-        bare = [{key: value for key, value in part.items() if key != FIELD} for part in message.parts]
-        is_text = len(bare) == 1 and bare[0].keys() == {"type", "text"}
-        return message.without(FIELD).with_changes(content=bare[0]["text"] if is_text else bare)
-    return message
+    listed = parts if isinstance(parts, list) else ()
+    if FIELD not in message and len(listed) != 1 and not any(FIELD in part for part in listed):
+        return message
+    bare = [{key: value for key, value in part.items() if key != FIELD} for part in message.parts]
+    is_text = len(bare) == 1 and bare[0].keys() == {"type", "text"}
+    return message.without(FIELD).with_changes(content=bare[0]["text"] if is_text else bare if listed else parts)
 
 
 def _marked(message: Message, control: Mapping[str, Any]) -> Message:

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message, raws
-from proxy.chat.cache_marks import find_marks
+from proxy.chat.cache_marks import find_marks, unmarked
 from proxy.context import ModelProfile, Tokens
 from proxy.economics import UNCACHED, cached_tokens, money, pays_after, prompt_cost
 from proxy.models.usage import ReportMemory
@@ -299,7 +299,8 @@ async def prompt_of(request: ChatRequest, tokens: Tokens) -> PromptPrefixes:
 
     def extend(before: PromptPrefixes, messages: Sequence[Message]) -> PromptPrefixes:
         keys, sums = before.keys[:], before.sums[:]
-        new = raws(messages) if keys else [*tools, *raws(messages)]
+        new = raws(map(unmarked, messages))  # a client moves its marks from request to request
+        new = new if keys else [*tools, *new]
         key, size = (keys[-1], sums[-1]) if keys else (0, 0)
         for raw, tokens in zip(new, (*of_tools, *sizes)[len(keys) : len(keys) + len(new)], strict=True):
             key, size = hash((key, hash(raw))), size + tokens

@@ -1,5 +1,6 @@
 """What requests cost with their chain and without it, followed through the provider's cache."""
 
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -62,6 +63,27 @@ async def test_after_the_caches_lifetime_all_is_written_anew() -> None:
 
     assert (second.sent.cached, second.usd_saved) == (0, 0)
     assert second.usd == pytest.approx(5e-6 * 1.25 * second.sent.tokens)
+
+
+def marked(request: ChatRequest, *places: int, text: bool = False) -> ChatRequest:
+    """The request with marks of the client's; its texts are parts also where they have none, if not `text`."""
+
+    def written(place: int, message: Message) -> Message:
+        mark = {"cache_control": {"type": "ephemeral"}} if place in places else {}
+        parts = [{"type": "text", "text": message.text, **mark}]
+        return message if text and not mark else message.with_changes(content=parts)
+
+    return request.with_messages([written(*each) for each in enumerate(request.messages)])
+
+
+@pytest.mark.parametrize("text", [False, True])
+async def test_marks_that_a_client_moves_break_no_prefix(text: bool) -> None:
+    talking = Conversation(profile(prices=Prices(5.0, 25.0), cache=replace(FIVE_MINUTES, marked=True)))
+    first = await talking.turn(marked(talk(3000, 500, 20), 0, 2, text=text))
+    second = await talking.turn(marked(talk(3000, 500, 20, 500, 20), 2, 4, text=text))
+
+    assert second.changed(0) is None
+    assert second.sent.cached > 0.99 * first.sent.tokens
 
 
 @pytest.mark.parametrize(("seen", "most", "is_known"), [

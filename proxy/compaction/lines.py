@@ -335,18 +335,29 @@ def _hit(text: str) -> tuple[str, str] | None:
 
 
 def _hits(places: Iterable[tuple[str, str]]) -> str:
-    """Return the places of hits by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md`."""
+    """Return the places of hits by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md`.
+
+    Files that have hardly a folder in common stand below the one that all are in: `src: app/main.py:3 docs/index.md`.
+    """
     paths: dict[str, list[str]] = {}
     for path, number in places:
         numbers = paths.setdefault(path, [])
         if number:
             numbers.append(number)
+    parents = {path: _folder(path) for path in paths}
+    if 2 * len({*parents.values()}) > len(paths):
+        first, last = min(parents.values()), max(parents.values())
+        same = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+        parents = dict.fromkeys(paths, _folder(first[:same]))
     folders: dict[str, list[str]] = {}
     for path, numbers in paths.items():
-        end = max(path.rfind("/"), path.rfind("\\")) + 1
-        named = f"{path[end:]}:{','.join(numbers)}" if numbers else path[end:]
-        folders.setdefault(path[: max(0, end - 1)], []).append(named)
+        file = path[len(parents[path]) :]
+        folders.setdefault(parents[path][:-1], []).append(f"{file}:{','.join(numbers)}" if numbers else file)
     return "; ".join(f"{folder}: {' '.join(files)}" if folder else " ".join(files) for folder, files in folders.items())
+
+
+def _folder(path: str) -> str:
+    return path[: max(path.rfind("/"), path.rfind("\\")) + 1]
 
 
 def _joined(name: Callable[[str], str], rows: Iterable[str]) -> str:

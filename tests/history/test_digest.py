@@ -80,12 +80,15 @@ def test_answer_that_is_pointed_to_stays() -> None:
 
 
 def test_what_a_wordy_offer_says_in_its_end_stands_where_the_next_message_takes_it() -> None:
-    wordy = (
-        "Here is one that I like, since it says what the text is about, with a wink that your readers will remember."
+    wordy = "Here is one that I like, since it says what the text is about, and winks at all whom you want to reach."
+    doubt = (
+        "It is rather short for a cover, though, as I said about the last one you liked, and that is all against it."
     )
-    offer = f"{wordy} It is short, and it would look well on a poster in the hall. What about: “Songs of the Sea”?"
-    talk = [*exchange("Hello."), *exchange("Find a title.", offer), *exchange("That one, please.", "Noted.")]
-    assert "“Songs of the Sea”" in " ".join(digest(*talk, room=900))
+    title = "What about this: “Songs of the Sea, of All Who Sail It and of Those Who Stay at Home”?"
+    talk = [*exchange("Hello."), *exchange("Find a title.", f"{wordy} {doubt} {title}")]
+    talk += exchange("That one, please.", "Noted.")
+    talk += many(40, "We sing song {} today.", "That is song {0}, and a long one it is, I fear. " * 9)
+    assert title in " ".join(digest(*talk, room=1300))
 
 
 @pytest.mark.parametrize(

@@ -145,16 +145,20 @@ class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[ModelRow, ...]
 
     def find(self, name: str) -> ModelRow | None:
-        return next((row for row in self.models if any(_matches(name, glob) for glob in row.match)), None)
+        return next((row for row in self.models for glob in row.match if _matches(name, glob)), None)
 
 
-_LITERAL = re.compile(r"[^*?\[]*")
+_WILDCARD = re.compile(r"[*?\[]")
 
 
 def _matches(name: str, glob: str) -> bool:
     """Return whether a glob of the table matches. Few begin as the name does, and only these are compiled."""
-    literal = _LITERAL.match(glob)
-    return literal is not None and name.startswith(literal[0]) and fnmatchcase(name, glob)
+    return name.startswith(_beginning(glob)) and fnmatchcase(name, glob)
+
+
+@cache
+def _beginning(glob: str) -> str:
+    return _WILDCARD.split(glob, 1)[0]
 
 
 @cache

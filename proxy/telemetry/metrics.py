@@ -85,6 +85,8 @@ class Metrics:
         self._upstreams: set[str] = set()
         self._steps: list[Step] = []
         """Steps that are not counted yet."""
+        self._sizes: list[tuple[str, int, int, int | None]] = []
+        """Prompts that are not counted yet: the model, the tokens before and after the chain, and the window."""
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
         self._config: str | None = None
@@ -185,12 +187,27 @@ class Metrics:
         if len(self._steps) >= _TOGETHER:
             self._count_steps()
 
+    def sized(self, model: str, before: int, after: int, window: int | None) -> None:
+        """Count the tokens of a prompt before and after its chain, together with those of others."""
+        self._sizes.append((model, before, after, window))
+        if len(self._sizes) >= _TOGETHER:
+            self._count_sizes()
+
     def flush(self) -> None:
         """Count what waits. Call it in the thread of requests, before `render`."""
         self._count_steps()
+        self._count_sizes()
         for series in self._series.values():
             if isinstance(series, _Histogram):
                 series.flush()
+
+    def _count_sizes(self) -> None:
+        sizes, self._sizes = self._sizes, []
+        for model, before, after, window in sizes:
+            for phase, tokens in (("before", before), ("after", after)):
+                self.of("context_size_tokens", model, phase).observe(tokens)
+                if window:
+                    self.of("context_utilization", model, phase).observe(tokens / window)
 
     def _count_steps(self) -> None:
         steps, self._steps = sorted(self._steps, key=_SERIES), []

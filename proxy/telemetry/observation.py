@@ -145,7 +145,6 @@ class Observation(Record):
         """
         self._profile, self.entry, self.asked = profile, entry or model, model
         self.model, self._upstream = self.metrics.model(model, named=named), upstream
-        self.metrics.routed(self.model, upstream)
         self.known |= {"model": self.model, "upstream": upstream, "chain": chain}
 
     def ran(
@@ -155,10 +154,7 @@ class Observation(Record):
         self.steps, self.before, self.after, self.window = steps, before, after, window
         self._ran += steps
         self._overflow = window is not None and after > window
-        for phase, tokens in (("before", before), ("after", after)):
-            self.metrics.of("context_size_tokens", self.model, phase).observe(tokens)
-            if window:
-                self.metrics.of("context_utilization", self.model, phase).observe(tokens / window)
+        self.metrics.sized(self.model, before, after, window)
         self.metrics.ran(steps)
         if window and (refused or after >= self._telemetry.warn_at * window):
             self._warn(refused, after, window)
@@ -220,6 +216,8 @@ class Observation(Record):
         self._ended = True
         seconds = perf_counter() - self._started
         kind = kind_of(error)
+        if "model" in self.known:
+            self.metrics.routed(self.model, self._upstream)
         self.metrics.of("active_requests").dec()
         self.metrics.of("requests", self.model, self._upstream, str(status)).inc()
         self.metrics.of("request_duration_seconds", self.model, self._upstream).observe(seconds)

@@ -1,5 +1,6 @@
 """Compare two sentences that have all words in common but one value, one name or a denial. Any language. Pure."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -19,6 +20,7 @@ _BOTH = 2
 _AROUND = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
 """Words in common, in front and behind, with which a difference may be a value: of `May 3` and `June 3` the day."""
 
+_ASIDE = re.compile(r"[();\x00]")
 _TABLE = sections("facts/words")
 _ARTICLES, _DENIALS, _AUXILIARIES, _BY = (
     word_set(" ".join(_TABLE[name])) for name in ("articles", "denials", "auxiliaries", "by")
@@ -37,8 +39,8 @@ class Plain(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def plain(sentence: str) -> Plain | None:
-    """Return a sentence as it is compared; None for a long one."""
-    if len(sentence) > LONGEST:
+    """Return a sentence as it is compared; None for a long one, or one with something in brackets."""
+    if len(sentence) > LONGEST or _ASIDE.search(sentence):
         return None
     words = [word for each in sentence.strip("-*• ").split() if (word := each.strip(".,:!…\"'"))]
     words = [word for word in words if folded(word) not in _ARTICLES]

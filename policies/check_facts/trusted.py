@@ -25,6 +25,8 @@ from proxy.text.values import value
 LARGEST = 32 * 2**20
 """Bytes that a file of facts may have: some 300,000 facts."""
 _MOST_CONCERNED = 3
+_PRONOUN = re.compile(r"(?:He|She|It|They)\s")
+"""The beginning of a sentence that says nothing without the one before it."""
 _BEGINNING = re.compile(r"[^\W_]+|&")
 _NAMED = re.compile(r"(?:(?:The|A|An|El|La|Los|Las)\s)?(?:[A-ZÀ-Þ0-9][^\s,(]*\s?(?:of |de |the |la )?)+")
 """The name that a fact begins with."""
@@ -63,7 +65,7 @@ class Trusted:
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
 
     def _add(self, fact: Fact) -> bool:
-        full = [each.text for each in sentences(fact.text)]
+        full = [each.text for each in sentences(fact.text) if not _PRONOUN.match(each.text)]
         read = [] if fact.relation else [each for sentence in full if is_stated(sentence) and (each := plain(sentence))]
         for each in read:
             self._plain[each.key].append((each, fact.text))

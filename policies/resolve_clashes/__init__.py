@@ -6,7 +6,7 @@ words and patterns stand in `proxy/data/clashes`.
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -145,13 +145,16 @@ _SILENT = Message({"role": "system", "content": ""})
 
 def _may_be_told(clash: Clash, messages: Sequence[Message], texts: Sequence[Message]) -> bool:
     """Return False if an earlier step has found one of the statements to be wrong; `texts` are the client's."""
-    for place, statement in ((clash.older, clash.was), (clash.newer, clash.now)):
-        now, text = messages[place], texts[place]
-        if now is not text and is_refuted(statement.of(text.text), text.text, now.text):
-            return False
+    was, now = texts[clash.older], texts[clash.newer]
+    if messages[clash.older] is not was and is_refuted(clash.was.of(was.text), was.text, messages[clash.older].text):
+        return False
+    if messages[clash.newer] is not now and is_refuted(clash.now.of(now.text), now.text, messages[clash.newer].text):
+        return False
     # of the last message, a note says on the next turn which of its statements contradict a fact
-    in_front = takewhile(lambda place: texts[place] is _SILENT, range(clash.newer - 1, -1, -1))
-    return not any(is_block(messages[place], TRUSTED) for place in in_front)
+    place = clash.newer - 1
+    while place >= 0 and texts[place] is _SILENT and not is_block(messages[place], TRUSTED):
+        place -= 1
+    return place < 0 or texts[place] is not _SILENT
 
 
 async def reconcile(

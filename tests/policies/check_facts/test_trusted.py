@@ -132,3 +132,9 @@ def test_unclear_returns_sentences_about_the_name_of_a_fact_but_for_the_fact_its
     text = f"Ada Palmer sings. {fact} Ada Lovelace wrote a cookbook."
     found = [text[each.start : each.end] for each in Trusted([Fact(fact)]).unclear(text)]
     assert found == ["Ada Lovelace wrote a cookbook."]
+
+
+def test_a_sentence_of_a_fact_that_begins_with_a_pronoun_is_compared_with_nothing() -> None:
+    trusted = Trusted([Fact("The Eiffel Tower is in Paris. It is 330 metres high.")])
+    assert trusted.contradicted("It is 8 metres high.") == []
+    assert trusted.contradicted("The Eiffel Tower is not in Paris.")

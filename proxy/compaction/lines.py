@@ -337,7 +337,7 @@ def _hit(text: str) -> tuple[str, str] | None:
 def _hits(places: Iterable[tuple[str, str]]) -> str:
     """Return the places of hits by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md`.
 
-    Files that have hardly a folder in common stand below the one that all are in: `src: app/main.py:3 docs/index.md`.
+    Files that have hardly a folder in common stand below the one that all are in: `src: app/main.py:3 text/fold.py:9`.
     """
     paths: dict[str, list[str]] = {}
     for path, number in places:

@@ -8,32 +8,33 @@ large body is scanned first, in pieces, so that other threads run meanwhile.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from itertools import accumulate
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol
 
 import msgspec
 import orjson
 
-from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, listed
+from proxy.chat import ChatRequest, Fields, Item, Message, Tool, encode, listed
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.folds import Folds
-from proxy.chat.splice import BREAK, FIELDS, ITEMS, Member, members, readable
+from proxy.chat.splice import FIELDS, ITEMS, Member, members, readable
 from proxy.text import arrays
 
 _INVALID = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
 
 EMPTY = re.compile(rb"\[\s*\]")
+_NEXT = re.compile(rb"[ \t\r\n]*(?:,[ \t\r\n]*(?=[^] \t\r\n])|(?=\]))")
+"""White space and a comma behind an item of a list that another one follows, or white space at the end of the list."""
 
-_Item = TypeVar("_Item", bound=JsonObject)
 
 Check = Callable[[Mapping[str, Any], str], None]
 """Raises `BadRequest` for an item that has a wrong shape, with its place."""
 
 _SHORT = 4096
-"""Bytes below which a list is parsed faster than it is compared with an earlier one."""
+"""Bytes below which a text is parsed faster than it is compared with an earlier one."""
 _OPENING = 256
-"""Bytes of the first user message, or of a list of tools, by which an earlier list is looked for."""
+"""Bytes of the first user message, or of a list of tools, by which an earlier text is looked for."""
 
 
 SMALL = 512 * 1024
@@ -52,65 +53,96 @@ MOST_DEPTH = 128
 DEEP = f"it is nested more than {MOST_DEPTH} levels deep"
 
 _PIECE = 64 * 1024
+_VALUES = b",[{"
+"""A sign of each value, besides those in texts."""
 
 
-class ParsedList(Generic[_Item]):
-    """A client's list of messages or tools, and what it was parsed to.
+class ParsedList(Generic[Item]):
+    """The client's list of messages or tools, in the text that it stands in, and what it was parsed to.
 
     The next request of a conversation begins with the same bytes. It takes the same objects, and with them all that is
-    known of each, and only what is new is parsed.
+    known of each, and only what is new is parsed. Where no step reads the list, only its places are known.
     """
 
-    __slots__ = ("_ends", "_head", "_pieces", "folds", "items")
+    __slots__ = ("_ends", "_pieces", "_text", "absent", "folds", "items", "start", "values")
 
     def __init__(
-        self, head: bytes, ends: tuple[int, ...], items: tuple[_Item, ...], pieces: tuple[int, ...], folds: Folds
+        self,
+        text: bytes,
+        start: int,
+        ends: tuple[int, ...] = (),
+        items: tuple[Item, ...] = (),
+        pieces: tuple[int, ...] = (),
+        folds: Folds | None = None,
+        absent: set[bytes] | None = None,
     ) -> None:
-        """Take the places behind each item in the bytes as `ends`, and the counts of parts and calls up to each."""
-        self._head, self._ends, self.items, self._pieces = head, ends, listed(items), pieces
-        self.folds = folds
+        """Take the place of the list, those behind its items, and the counts of parts and calls up to each."""
+        self._text, self.start, self._ends = text, start, ends
+        self.items, self._pieces = listed(items), pieces
+        self.folds = Folds() if folds is None else folds
+        self.absent: set[bytes] = set() if absent is None else absent
+        """Bytes that the text was searched for in vain."""
+        self.values = 0
+        """The most values that the text holds, if it is large."""
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def is_parsed(self) -> bool:
+        return len(self.items) == len(self._ends)
 
     @property
     def size(self) -> int:
         """The bytes of memory that it takes at most, with what steps derive from its items: as measured."""
-        return 2 * len(self._head) + 2500 * len(self.items)
+        return len(self._text) * (1 + self.is_parsed) + 2500 * len(self.items)
 
     @property
     def pieces(self) -> int:
         return self._pieces[-1] if self._pieces else 0
 
-    def start_of(self, raw: bytes) -> "ParsedList[_Item]":
-        """Return what another list has in common with this one: its first items, byte for byte the same."""
-        if raw.startswith(self._head):
-            return self
-        low, high = 0, len(self._ends) - 1  # the last item is another one
+    @property
+    def _end(self) -> int:
+        return self._ends[-1] if self._ends else self.start + 1
+
+    def start_of(self, text: bytes) -> "ParsedList[Item]":
+        """Return what another text begins with: the same bytes, up to the first items of the list."""
+        own = memoryview(self._text)
+        if text.startswith(own[: self._end]):
+            return self._first(len(self), text)
+        low, high = 0, len(self) - 1  # the last item is another one
         while low < high:
             middle = (low + high + 1) // 2
             start, end = self._ends[low - 1] if low else 0, self._ends[middle - 1]
-            low, high = (middle, high) if raw.startswith(self._head[start:end], start) else (low, middle - 1)
-        return self._first(low)
+            low, high = (middle, high) if text.startswith(own[start:end], start) else (low, middle - 1)
+        return self._first(low, text)
 
-    def _first(self, count: int) -> "ParsedList[_Item]":
-        head = self._head[: self._ends[count - 1]] if count else b""
-        return ParsedList(head, self._ends[:count], self.items[:count], self._pieces[:count], self.folds)
+    def _first(self, count: int, text: bytes) -> "ParsedList[Item]":
+        if count and not _NEXT.match(text, self._ends[count - 1]):
+            count = 0
+        items = self.items if count == len(self) else self.items[:count]  # all of them stay the same list
+        return ParsedList(text, self.start, self._ends[:count], items, self._pieces[:count], self.folds)
 
-    def rest_of(self, raw: bytes) -> bytes:
-        """Return the items that another list has behind those of this one, as a list."""
-        if not self.items:
-            return raw
-        return b"[" + raw[BREAK.match(raw, len(self._head)).end() :]  # type: ignore[union-attr]
+    @property
+    def rest(self) -> int:
+        """The place of the first item behind these, or of the end of the list."""
+        found = _NEXT.match(self._text, self._end)
+        return self._end if found is None else found.end()
 
-    def with_rest(self, raw: bytes, items: list[_Item]) -> "ParsedList[_Item]":
-        """Return the whole of another list, of which these items were parsed behind those of this one."""
-        if not items:
+    def with_rest(self, raws: Sequence[bytes], items: Sequence[Item] = ()) -> "ParsedList[Item]":
+        """Return the list with the items behind these, as their bytes and as what was parsed of them."""
+        if not raws:
             return self
-        ends, end = [], len(self._head)
-        for item in items:
-            end = raw.index(item.raw, end) + len(item.raw)
-            ends.append(end)
+        more, end = [], self._end
+        for raw in raws:
+            end = self._text.index(raw, end) + len(raw)
+            more.append(end)
         pieces = accumulate(map(_pieces, items), initial=self.pieces)
         next(pieces)
-        return ParsedList(raw[:end], (*self._ends, *ends), (*self.items, *items), (*self._pieces, *pieces), self.folds)
+        ends, parsed, counts = (*self._ends, *more), (*self.items, *items), (*self._pieces, *pieces)
+        made = ParsedList(self._text, self.start, ends, parsed, counts, self.folds, self.absent)
+        made.values = self.values
+        return made
 
 
 class EarlierLists(Protocol):
@@ -137,14 +169,22 @@ class Body:
     conversation: ClassVar[tuple[str, ...]] = ("messages", "tools")
     """The fields that hold the conversation."""
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, earlier: EarlierLists | None = None) -> None:
+        """Take the bytes, and the `earlier` bodies: what one of them began with is not looked at again."""
         self.raw = self._read = raw
-        if len(raw) > SMALL:
-            check_size(raw, MOST_VALUES)
+        self.earlier = earlier
+        self._begun: ParsedList[Any] | None = None
+        """The items of the conversation's list that an earlier body has, too: `_read` is without them."""
+        self._absent: Set[bytes] = frozenset()
+        """Bytes that do not stand in these items."""
+        opening = None if earlier is None or len(raw) < _SHORT else _opening(self.wire, raw, raw.find(b'"user"'))
+        if earlier is not None and opening is not None and (known := earlier.get(opening)) is not None:
+            self._resume(known)
+        values = self._check_size()
         try:
-            self._fields = FIELDS.decode(raw)
+            self._fields = FIELDS.decode(self._read)
         except _INVALID:
-            self._read = readable(raw)
+            self._begun, self._read = None, readable(raw)
             try:
                 self._fields = FIELDS.decode(self._read)
             except _INVALID as error:
@@ -152,6 +192,35 @@ class Body:
         check_fields(self._fields)
         if len({*map(str.casefold, self._fields)}) < len(self._fields) or self._names_twice():
             raise BadRequest("the body names a field twice", code="invalid_json")
+        self._opening = opening
+        if opening is not None:
+            self._keep(values)
+
+    def _resume(self, known: ParsedList[Any]) -> None:
+        """Read no more than what is new, where the body begins as an earlier one does."""
+        begun = known.start_of(self.raw)
+        if begun:
+            self._begun, self._absent, begun.values = begun, known.absent, known.values
+            self._read = self.raw[: begun.start + 1] + self.raw[begun.rest :]
+
+    def _check_size(self) -> int:
+        """Return the most values that a large body holds. Raise `BadRequest` where these are too many."""
+        if len(self.raw) <= SMALL:
+            return 0
+        values = self._begun.values + _count(self._read, _VALUES) if self._begun and self._begun.values else MOST_KEYS
+        return values if values < MOST_KEYS else check_size(self.raw, MOST_VALUES)
+
+    def _keep(self, values: int) -> None:
+        """Keep the places of the conversation's items for later bodies."""
+        name = self.conversation[0]
+        if self._begun is None:
+            if self._read is not self.raw or bytes(memoryview(self._fields.get(name, b""))[:1]) != b"[":
+                return
+            self._begun = ParsedList(self.raw, members(self.raw, self._fields)[name].start)
+        self._begun.values = values
+        if self.earlier is not None and self._opening is not None and not self._begun.items:
+            placed = self._begun.with_rest(ITEMS.decode(self._fields[name]))
+            self.earlier.put(self._opening, placed, placed.size)
 
     def _names_twice(self) -> bool:
         """Return whether a field comes twice; a decoder by itself keeps the last and says nothing.
@@ -185,18 +254,28 @@ class Body:
 
     def get(self, name: str) -> Any:
         """Return the parsed value of a top-level field, or None."""
-        raw = self._fields.get(name)
-        return None if raw is None else parse_value(raw, name)
+        return parse_value(self.raw_of(name), name) if name in self._fields else None
 
     def raw_of(self, name: str) -> bytes:
-        return bytes(self._fields[name])
+        raw, begun = self._fields[name], self._begun
+        if begun and name == self.conversation[0]:
+            return self.raw[begun.start : begun.rest + len(memoryview(raw)) - 1]
+        return bytes(raw)
+
+    def holds(self, sign: bytes) -> bool:
+        """Return whether some bytes, which the items of the conversation have whole if at all, stand in the body."""
+        if sign in (self._read if self._begun and sign in self._absent else self.raw):
+            return True
+        if self._begun is not None:
+            self._begun.absent.add(sign)
+        return False
 
     def raws_of(self, name: str) -> list[bytes]:
         """Return the client's own bytes of each item of a list; empty where there is none. Raises `BadRequest`."""
         if not self._has(name):
             return []
         try:
-            return [bytes(raw) for raw in ITEMS.decode(self._fields[name])]
+            return [bytes(raw) for raw in ITEMS.decode(self.raw_of(name))]
         except msgspec.ValidationError:
             wrong(name, "must be a list of objects")
 
@@ -229,31 +308,44 @@ class Body:
         raw = memoryview(self._fields.get("messages", b"null"))
         if bytes(raw[:1]) != b"[":
             wrong("messages", "must be a list of messages")
-        if EMPTY.match(raw):
+        if EMPTY.match(raw) and not self._begun:
             raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
 
     def encoded(self, changes: Mapping[str, Any]) -> bytes:
         """Return the body with some top-level fields set, all others as the client sent them."""
-        fields = {key: bytes(value) for key, value in self._fields.items()}
-        if self._read is not self.raw and (own := self._members()):
+        fields = {key: self.raw_of(key) for key in self._fields}
+        if self._read is not self.raw and not self._begun and (own := self._members()):
             fields = {key: self.raw[each.start : each.end] for key, each in own.items()}
         fields |= {key: encode(value) for key, value in changes.items()}
         return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
-    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> ChatRequest:
+    def parse(self, most: int | None = None) -> ChatRequest:
         """Return the request, with the shapes of messages and tools checked. Raises `BadRequest`.
 
         `most` bounds messages, tools, and the parts and calls of all messages: each takes time that nobody else has.
-        What an `earlier` request began with is not parsed again.
         """
         model = self.model
         self.check_messages()
-        messages = parse_list("messages", self.raw_of("messages"), Message, _check_message, most, earlier)
+        messages = self.parse_conversation(Message, _check_message, most)
         tools: tuple[Tool, ...] = ()
         if self._has("tools"):
-            tools = parse_list("tools", self.raw_of("tools"), Tool, _check_callable, most, earlier).items
+            tools = parse_list("tools", self.raw_of("tools"), Tool, _check_callable, most, self.earlier).items
         rest = self._rest(("model", "messages", "tools") if tools else ("model", "messages"))
         return ChatRequest(model, messages.items, tools, rest, tuple(self._fields), folds=messages.folds.begin())
+
+    def parse_conversation(self, kind: type[Item], check: Check, most: int | None) -> ParsedList[Item]:
+        """Return the conversation's list, which is a field of the body. Raises `BadRequest`."""
+        name, begun = self.conversation[0], self._begun
+        if begun is None or self.earlier is None or self._opening is None:
+            return parse_list(name, self.raw_of(name), kind, check, most)
+        rest = bytes(self._fields[name])
+        if not begun.is_parsed:
+            values, rest = begun.values, self.raw_of(name)
+            begun = ParsedList(self.raw, begun.start, absent=begun.absent)
+            begun.values = values
+        items = _with_parsed(begun, name, rest, kind, check, most)
+        self.earlier.put(self._opening, items, items.size)
+        return items
 
     def _rest(self, others: Collection[str], read: Callable[[bytes, str], Any] | None = None) -> Fields:
         """Return all fields but the others, for a request; `read` makes a value of a field's bytes."""
@@ -267,48 +359,53 @@ class Body:
 def parse_list(
     name: str,
     raw: bytes,
-    kind: type[_Item],
+    kind: type[Item],
     check: Check,
     most: int | None = None,
     earlier: EarlierLists | None = None,
-    ahead: int = 0,
-) -> ParsedList[_Item]:
+    least: int = _SHORT,
+) -> ParsedList[Item]:
     """Return a list of objects, each checked with its place. Raises `BadRequest`.
 
-    `most` bounds the items and their parts. What an `earlier` list began with is not parsed again. `ahead` is the
-    number of items in front of the client's own.
+    `most` bounds the items and their parts. What an `earlier` list of `least` bytes began with is not parsed again.
     """
-    opening = _opening(name, kind, raw) if earlier is not None and len(raw) >= _SHORT else None
+    opening = None if earlier is None or len(raw) < least else _opening(f"{kind.__name__} {name}", raw)
     known = None if earlier is None or opening is None else earlier.get(opening)
-    start: ParsedList[_Item] = ParsedList(b"", (), (), (), Folds()) if known is None else known.start_of(raw)
+    start: ParsedList[Item] = ParsedList(raw, 0) if known is None else known.start_of(raw)
+    items = _with_parsed(start, name, b"[" + raw[start.rest :] if start else raw, kind, check, most)
+    if earlier is not None and opening is not None and items is not known:
+        earlier.put(opening, items, items.size)
+    return items
+
+
+def _with_parsed(
+    start: ParsedList[Item], name: str, rest: bytes, kind: type[Item], check: Check, most: int | None
+) -> ParsedList[Item]:
+    """Return a list with its `rest` parsed, which is one of the items behind the first."""
     try:
-        raws = ITEMS.decode(start.rest_of(raw))
+        raws = [bytes(raw) for raw in ITEMS.decode(rest)]
     except msgspec.ValidationError:
         wrong(name, "must be a list of objects")
-    first = len(start.items)
     if most is not None:
-        _check_length(name, first + len(raws), most)
+        _check_length(name, len(start) + len(raws), most)
     parsed = []
-    for index, each in enumerate(raws, first - ahead):
-        text = bytes(each)
+    for index, text in enumerate(raws, len(start)):
         item = parse_value(text, f"{name}[{index}]")
         if not isinstance(item, dict):
             wrong(f"{name}[{index}]", "must be an object")
         parsed.append(kind(item, text))
-    for index, item in enumerate(parsed, first - ahead):
+    for index, item in enumerate(parsed, len(start)):
         check(item, f"{name}[{index}]")
-    items = start.with_rest(raw, parsed)
-    if earlier is not None and opening is not None and items is not known:
-        earlier.put(opening, items, items.size)
+    items = start.with_rest(raws, parsed)
     if most is not None:
         _check_length(name, items.pieces, most)
     return items
 
 
-def _opening(name: str, kind: type, raw: bytes) -> bytes:
-    """Return what an earlier list of this wire is looked for by: all up to the first user message."""
-    user = raw.find(b'"user"') if name == "messages" else 0
-    return f"{kind.__name__} {name}".encode() + raw[: max(user, 0) + _OPENING]
+def _opening(kind: str, raw: bytes, user: int = 0) -> bytes:
+    """Return what an earlier text is looked for by: a part of it, of a body the beginning of the first user message."""
+    start = max(user, 0)
+    return f"{kind} {start} ".encode() + raw[start : start + _OPENING]
 
 
 def parse_value(raw: Any, place: str) -> Any:
@@ -397,12 +494,12 @@ def _check_callable(item: Mapping[str, Any], place: str) -> None:
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def check_size(raw: bytes, most: int, place: str = "the body") -> None:
-    """Raise `BadRequest` where some JSON has more than `most` values, or too many keys."""
+def check_size(raw: bytes, most: int, place: str = "the body") -> int:
+    """Return the most values that some JSON has. Raise `BadRequest` if it has more than `most`, or too many keys."""
     # most bodies are far from the bounds even if each sign in their texts counts
-    values = _count(raw, b",[{")
+    values = _count(raw, _VALUES)
     if values <= most and (values <= MOST_KEYS or _count(raw, b":") <= MOST_KEYS):
-        return  # in front of each key is a sign that counts
+        return values  # in front of each key is a sign that counts
     keys = values = inside = start = 0
     while start < len(raw):
         piece = raw[start : start + _PIECE]
@@ -418,6 +515,7 @@ def check_size(raw: bytes, most: int, place: str = "the body") -> None:
             raise _too_much(f"{place} has more than {MOST_KEYS:,} keys")
         if values > most:
             raise _too_much(f"{place} has more than {most:,} values")
+    return values
 
 
 def _count(raw: bytes, signs: bytes) -> int:

@@ -25,13 +25,13 @@ _SEALED = frozenset({"redacted_thinking", "reasoning.encrypted"})
 _HOLDING = frozenset({*_BLOCKS, *_SEALS, "reasoning"})
 """Fields of which signed reasoning has at least one, where it is no part of the content."""
 
-_SIGNS = (b'signature"', b'"encrypted_content"', b'"redacted_thinking"', b'"reasoning.encrypted"')
+SIGNS = (b'signature"', b'"encrypted_content"', b'"redacted_thinking"', b'"reasoning.encrypted"')
 """Bytes of which each body with signed reasoning has some."""
 
 
 def may_be_signed(body: bytes) -> bool:
     """Return False if a request carries no signed reasoning; cheap, by its bytes alone."""
-    first, second, third, fourth = _SIGNS
+    first, second, third, fourth = SIGNS
     return first in body or second in body or third in body or fourth in body
 
 

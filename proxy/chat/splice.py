@@ -78,7 +78,7 @@ def members(raw: bytes, values: Mapping[str, msgspec.Raw] | None = None) -> dict
     places, position = dict[str, Member](), raw.index(b"{") + 1
     for name, value in values.items():
         key = _KEY.match(raw, position)
-        if key is None or orjson.loads(key[1]) != name or not raw.startswith(bytes(value), key.end()):
+        if key is None or orjson.loads(key[1]) != name or not raw.startswith(memoryview(value), key.end()):
             raise ValueError("an object names a member twice")
         end = key.end() + len(memoryview(value))
         places[name] = Member(position, key.end(), end)

@@ -45,6 +45,9 @@ class Pipeline:
         self._routes = routes
         self._preparation = Preparation(settings, services)
 
+    async def read(self, kind: type[Body], raw: bytes, http: Exchange) -> Body:
+        return await self._preparation.read(kind, raw, http.caller.tenant)
+
     async def serve(self, body: Body, http: Exchange) -> None:
         """Run the chain of a request, send what that gave, and relay the answer; with another model where one fails.
 

@@ -19,8 +19,8 @@ from proxy.chat import ChatRequest, Message, listed, with_fields
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
 from proxy.chat.names import TAG, untagged
-from proxy.chat.parse import Body, ParsedList
-from proxy.chat.reasoning import may_be_signed, signed_places
+from proxy.chat.parse import Body, EarlierLists, ParsedList
+from proxy.chat.reasoning import SIGNS, signed_places
 from proxy.config.settings import BYPASS, Chain, Settings
 from proxy.context import Conditions, Context, ContextServices, Identity, ModelProfile, Outage
 from proxy.economics import UNCACHED
@@ -294,7 +294,7 @@ class Preparation:
 
         So is every one that skips its chain: what was sent without it must stay so in the requests behind it.
         """
-        return route.profile.binds_reasoning and (chosen.name is None or may_be_signed(body.raw))
+        return route.profile.binds_reasoning and (chosen.name is None or any(map(body.holds, SIGNS)))
 
     async def prepare(self, body: Body, route: Route, chosen: Chosen, asked: Asked) -> Prepared:
         """Return the call that goes upstream, and what the chain did. Raises `BadRequest` for a body that is none.
@@ -341,12 +341,20 @@ class Preparation:
 
         self._services.prefixes.begin(keep())
 
+    def _earlier(self, tenant: str) -> EarlierLists:
+        return TenantCache(self._services.parsed, tenant)
+
+    async def read(self, kind: type[Body], raw: bytes, tenant: str) -> Body:
+        """Return a body; what an earlier one of the tenant's began with is not read again. Raises `BadRequest`."""
+        return await do_sized(len(raw), lambda: kind(raw, self._earlier(tenant)))
+
     async def _read(self, body: Body, asked: Asked) -> tuple[ChatRequest, Identity]:
         """Return the request in a body, and whose it is; a large one is read in a thread. Raises `BadRequest`."""
         tenant = asked.caller.tenant
 
         def read() -> tuple[ChatRequest, Identity]:
-            sent = body.parse(self._server.max_messages, TenantCache(self._services.parsed, tenant))
+            known = body if body.earlier is not None else type(body)(body.raw, self._earlier(tenant))
+            sent = known.parse(self._server.max_messages)
             if len(body.raw) > _DIGESTED:
                 digest(sent.messages)
             return sent, identify(asked.headers, sent, tenant)
@@ -502,7 +510,7 @@ async def _untouched(body: Body, route: Route, asked: Asked) -> Call:
 
 async def _untagged(body: Body) -> Body:
     """Return the body without the tags of tasks, which are for Penstock alone."""
-    if TAG.encode() not in body.raw:
+    if not body.holds(TAG.encode()):
         return body
     request = await do_sized(len(body.raw), body.parse)
     bare = untagged(request)

@@ -16,7 +16,7 @@ import orjson
 from proxy.chat import JsonObject, Message, Tool, called_name, encode, raws, split_head
 from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest, wrong
-from proxy.chat.parse import EarlierLists, parse_value
+from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
@@ -352,11 +352,11 @@ class MessagesBody(NativeBody):
     conversation: ClassVar = ("messages", "system", "tools")
     request: ClassVar = MessagesRequest
 
-    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> NativeRequest:
+    def parse(self, most: int | None = None) -> NativeRequest:
         if self._has("thread"):
             told = "a request must have the whole conversation here: steps read all of it"
             raise BadRequest(told, param="thread", code="thread_unsupported_request")
-        return super().parse(most, earlier)
+        return super().parse(most)
 
 
 class CountBody(MessagesBody):

@@ -10,7 +10,7 @@ from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, l
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import wrong
 from proxy.chat.names import TAG
-from proxy.chat.parse import EMPTY, Body, Check, EarlierLists, parse_list
+from proxy.chat.parse import Body, Check, parse_list
 from proxy.chat.reasoning import without_reasoning
 from proxy.chat.splice import fields, joined, spliced, with_items, with_members
 from proxy.wires.view import Unwritable, root_of
@@ -124,29 +124,26 @@ class NativeBody(Body):
 
     request: ClassVar[type[NativeRequest]]
 
-    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> NativeRequest:
+    def parse(self, most: int | None = None) -> NativeRequest:
         model, kind = self.model, self.request
         self.check_messages()
-        name, head = kind.names
-        raw, ahead = self.listed(), 0
+        _, head = kind.names
+        check, system = kind.grammar.check, tuple[JsonObject, ...]()
         if self._has(head):
-            between = b"" if EMPTY.fullmatch(raw) else b","
-            raw, ahead = b'[{"role":"system","content":' + self.raw_of(head) + b"}" + between + raw[1:], 1
-        parsed = parse_list(name, raw, JsonObject, kind.grammar.check, most, earlier, ahead)
+            said = b'[{"role":"system","content":' + self.raw_of(head) + b"}]"
+            system = parse_list(head, said, JsonObject, check, most, self.earlier, least=0).items
+        parsed = self.parse_conversation(JsonObject, check, most)
         tools: tuple[Tool, ...] = ()
         if self._has("tools"):
             read_tool = kind.grammar.read_tool
-            items = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, earlier).items
+            items = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, self.earlier).items
             read_tools = (item.derive(read_tool, partial(read_tool, item)) for item in items)
             tools = items.derive(read_tool, lambda: listed(read_tools))
         rest = self._rest(("model", *kind.names, *(("tools",) if tools else ())), kind.grammar.read_field)
-        messages, system = listed(kind.grammar.views(parsed.items)), parsed.items[0] if ahead else None
-        came = Came(self.raw, _fields_of(self.raw), model, messages, tools, rest, parsed.items[ahead:], system)
+        messages = listed(kind.grammar.views((*system, *parsed.items)))
+        first = system[0] if system else None
+        came = Came(self.raw, _fields_of(self.raw), model, messages, tools, rest, parsed.items, first)
         return kind(model, messages, tools, rest, folds=parsed.folds.begin(), came=came)
-
-    def listed(self) -> bytes:
-        """Return the client's own messages or items as a list."""
-        return self.raw_of(self.request.names[0])
 
 
 def _fields_of(raw: bytes) -> Mapping[str, bytes]:

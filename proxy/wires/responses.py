@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeGuard
 
-from proxy.chat import CONTROL, OPAQUE, JsonObject, Message, Tool, called_name, encode, raws
+from proxy.chat import CONTROL, OPAQUE, Item, JsonObject, Message, Tool, called_name, encode, raws
 from proxy.chat.errors import wrong
-from proxy.chat.parse import parse_value
+from proxy.chat.parse import Check, ParsedList, parse_list, parse_value
 from proxy.chat.reasoning import is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.tables import table
@@ -452,9 +452,11 @@ class ResponsesBody(NativeBody):
         """True where the client has the conversation summed up; that is passed whole."""
         return b'"compaction_trigger"' in self.raw
 
-    def listed(self) -> bytes:
-        said = self.raw_of("input") if self._has("input") else b"[]"
-        return b'[{"role":"user","content":' + said + b"}]" if said[:1] == b'"' else said
+    def parse_conversation(self, kind: type[Item], check: Check, most: int | None) -> ParsedList[Item]:
+        if bytes(memoryview(self._fields.get("input", b""))[:1]) == b"[":
+            return super().parse_conversation(kind, check, most)
+        said = b'{"role":"user","content":' + self.raw_of("input") + b"}" if self._has("input") else b""
+        return parse_list("input", b"[" + said + b"]", kind, check, most, self.earlier)
 
 
 class InputTokensBody(ResponsesBody):

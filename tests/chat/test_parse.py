@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import parse
 from proxy.chat.errors import BadRequest
-from proxy.chat.parse import Body, ParsedList
+from proxy.chat.parse import Body, EarlierLists, ParsedList
 from tests.refused_bodies import HI, refusal
 
 thorough = settings(max_examples=60, deadline=None)
@@ -180,11 +180,15 @@ def test_a_value_that_cannot_be_read_is_named_by_its_field(value: bytes, why: st
 @pytest.mark.parametrize(
     ("raw", "param"),
     [
-        pytest.param(b'{"model":"m","messages":[{"role":"user"},{"role":"user","content":"\xff"}]}', "messages[1]", id="a message"),
+        pytest.param(
+            b'{"model":"m","messages":[{"role":"user"},{"role":"user","content":"\xff"}]}',
+            "messages[1]",
+            id="a message",
+        ),
         pytest.param(b'{"model":"m","messages":' + HI + b',"tools":[{"name":"\xff"}]}', "tools[0]", id="a tool"),
         pytest.param(b'{"model":"\xff","messages":' + HI + b"}", "model", id="the model"),
     ],
-)  # fmt: skip
+)
 def test_invalid_utf8_is_named_by_its_place(raw: bytes, param: str) -> None:
     error = refusal(raw)
     assert (error.code, error.param) == ("invalid_json", param)
@@ -313,9 +317,9 @@ def large(*texts: str) -> list[dict[str, Any]]:
     return [opening, *({"role": "user", "content": text} for text in texts)]
 
 
-def body_of(messages: list[dict[str, Any]], indent: int | None = None) -> Body:
+def body_of(messages: list[dict[str, Any]], indent: int | None = None, earlier: EarlierLists | None = None) -> Body:
     tools = [{"type": "function", "function": {"name": f"t{n}", "description": "y" * 5000}} for n in range(2)]
-    return Body(json.dumps({"model": "m", "messages": messages, "tools": tools}, indent=indent).encode())
+    return Body(json.dumps({"model": "m", "messages": messages, "tools": tools}, indent=indent).encode(), earlier)
 
 
 conversations = st.lists(
@@ -328,8 +332,7 @@ conversations = st.lists(
 def test_a_request_is_the_same_whatever_came_before_it(asked: list[list[str]], indent: int | None) -> None:
     earlier = Latest()
     for texts in asked:
-        body = body_of(large(*texts), indent)
-        found, alone = body.parse(100, earlier), body.parse(100)
+        found, alone = (body_of(large(*texts), indent, known).parse(100) for known in (earlier, None))
         assert found.encode() == alone.encode()
         assert [dict(each) for each in found.messages] == [dict(each) for each in alone.messages]
         assert [each.raw for each in found.messages] == [each.raw for each in alone.messages]
@@ -337,21 +340,79 @@ def test_a_request_is_the_same_whatever_came_before_it(asked: list[list[str]], i
 
 def test_what_was_there_before_is_the_same_object() -> None:
     earlier = Latest()
-    first = body_of(large("a", "b")).parse(None, earlier)
-    grown = body_of(large("a", "b", "c", "d")).parse(None, earlier)
-    other = body_of(large("a", "x")).parse(None, earlier)
+    first = body_of(large("a", "b"), earlier=earlier).parse()
+    grown = body_of(large("a", "b", "c", "d"), earlier=earlier).parse()
+    other = body_of(large("a", "x"), earlier=earlier).parse()
 
     assert [one is two for one, two in zip(first.messages, grown.messages, strict=False)] == [True] * 3
     assert [one is two for one, two in zip(first.messages, other.messages, strict=False)] == [True, True, False]
     assert first.tools is grown.tools
-    assert len({*map(id, body_of(large("a", "a")).parse(None, earlier).messages)}) == 3
+    assert len({*map(id, body_of(large("a", "a"), earlier=earlier).parse().messages)}) == 3
 
 
 def test_new_messages_are_checked_as_ever() -> None:
     earlier, wrong = Latest(), {"role": "tool", "tool_call_id": 1, "content": "x"}
-    body_of(large("a")).parse(None, earlier)
+    body_of(large("a"), earlier=earlier).parse()
     with pytest.raises(BadRequest, match=r"messages\[3\].tool_call_id must be a string"):
-        body_of([*large("a", "b"), wrong]).parse(None, earlier)
+        body_of([*large("a", "b"), wrong], earlier=earlier).parse()
     parts = {"role": "user", "content": [{"type": "text", "text": "x"}] * 5}
     with pytest.raises(BadRequest, match="at most 4"):
-        body_of([*large("a"), parts]).parse(4, earlier)
+        body_of([*large("a"), parts], earlier=earlier).parse(4)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b"]}",
+        b",]}",
+        b", ]}",
+        b' {"role":"user"}]}',
+        b"x]}",
+        b"",
+        b"]",
+        b',"a"]}',
+        b'], "messages": []}',
+        b',{"role":1}]}',
+        b',{"role":"user","content":"\\ud800"}]}',
+        b"]}}",
+        b'], "model": "n"}',
+        b",\xff]}",
+    ],
+)
+def test_what_follows_a_known_beginning_is_refused_or_read_as_in_a_new_body(end: bytes) -> None:
+    start = json.dumps({"model": "m", "messages": large("a", "b")}).encode()[:-2]
+
+    def outcome(earlier: EarlierLists | None) -> str | list[bytes]:
+        try:
+            return [message.raw for message in Body(start + end, earlier).parse(100).messages]
+        except BadRequest as error:
+            return str(error)
+
+    parsed, placed = Latest(), Latest()
+    Body(start + b"]}", parsed).parse()
+    Body(start + b"]}", placed)
+    assert outcome(parsed) == outcome(placed) == outcome(None)
+
+
+def test_a_body_holds_what_stands_in_its_new_part_and_knows_what_did_not_stand_in_the_beginning() -> None:
+    earlier = Latest()
+    assert not body_of(large("a"), earlier=earlier).holds(b'sign"')
+    assert not body_of(large("a", "b"), earlier=earlier).holds(b'sign"')
+    signed = body_of([*large("a", "b"), {"role": "user", "content": "c", "sign": 1}], earlier=earlier)
+    assert signed.holds(b'sign"')
+    assert body_of([*large("a", "b"), {"role": "user", "sign": 1}], earlier=earlier).holds(b'sign"')
+
+
+def test_values_of_a_growing_body_count_together() -> None:
+    earlier, piece = Latest(), {"role": "user", "content": [[]] * 90_000}
+    with pytest.raises(BadRequest, match="more than 500,000 values"):
+        for count in range(1, 5):
+            body_of([*large("a"), *[piece] * count], earlier=earlier)
+
+
+def test_a_body_that_resumes_keeps_its_bytes_under_another_model() -> None:
+    earlier = Latest()
+    body_of(large("a"), earlier=earlier)
+    grown = body_of(large("a", "b"), earlier=earlier)
+    assert json.loads(grown.encoded({"model": "n"})) == {**json.loads(grown.raw), "model": "n"}
+    assert grown.raw_of("messages") == body_of(large("a", "b")).raw_of("messages")

@@ -80,7 +80,7 @@ def test_the_same_bytes_on_another_wire_are_read_anew(fields: Any, kinds: tuple[
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}).encode()
     earlier: TenantCache[bytes, ParsedList[Any]] = TenantCache(Cache(2**20), "ann")
     for kind in (*kinds, kinds[0]):
-        request = kind(raw).parse(earlier=earlier)
+        request = kind(raw, earlier).parse()
         assert [message.role for message in request.messages] == ["user"] * (kind is not ResponsesBody)
         assert all(("function" in tool) is (kind is ResponsesBody) for tool in request.tools), kind
 
@@ -94,7 +94,7 @@ def test_the_next_request_has_the_same_list_of_tools(kind: type[Body]) -> None:
     found = []
     for text in ("hi", "bye"):
         body = {**request_body(kind), kind.conversation[0]: [{"role": "user", "content": text}], "tools": [tool]}
-        found.append(kind(json.dumps(body).encode()).parse(earlier=earlier).tools)
+        found.append(kind(json.dumps(body).encode(), earlier).parse().tools)
     assert found[0] is found[1]
     assert found[0][0].name == "look"
 

@@ -206,13 +206,13 @@ async def test_a_long_walk_over_known_texts_lets_others_run(monkeypatch: pytest.
 Parsed = Cache[tuple[str, bytes], ParsedList[Any]]
 
 
-def first_message(parsed: Parsed, tenant: str, body: Body) -> int:
-    return id(body.parse(None, TenantCache(parsed, tenant)).messages[0])
+def first_message(parsed: Parsed, tenant: str, raw: bytes) -> int:
+    return id(Body(raw, TenantCache(parsed, tenant)).parse().messages[0])
 
 
 def test_tenants_share_nothing_and_can_be_forgotten() -> None:
-    parsed, body = Parsed(2**20), body_of(large("a"))
-    kept = [body.parse(None, TenantCache(parsed, tenant)) for tenant in ("ann", "bob")]
+    parsed, body = Parsed(2**20), body_of(large("a")).raw
+    kept = [Body(body, TenantCache(parsed, tenant)).parse() for tenant in ("ann", "bob")]
 
     assert first_message(parsed, "ann", body) == id(kept[0].messages[0]) != id(kept[1].messages[0])
     assert parsed.forget("ann") == 2, "its messages and its tools"

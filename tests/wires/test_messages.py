@@ -161,9 +161,9 @@ def test_the_next_request_has_the_same_views() -> None:
             known[opening] = parsed
 
     body = {**AGENT, "messages": [{"role": "user", "content": "Go. " * 2000}, *AGENT["messages"][1:]]}
-    first = MessagesBody(json.dumps(body).encode()).parse(earlier=Earlier())
+    first = MessagesBody(json.dumps(body).encode(), Earlier()).parse()
     body["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
-    second = MessagesBody(json.dumps(body).encode()).parse(earlier=Earlier())
+    second = MessagesBody(json.dumps(body).encode(), Earlier()).parse()
 
     assert all(one is other for one, other in zip(first.messages, second.messages, strict=False))
     assert len(second.messages) == len(first.messages) + 2

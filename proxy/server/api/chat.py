@@ -69,10 +69,10 @@ class Api:
 
         async def serve(http: Exchange) -> None:
             raw = await http.read()
-            if kind is not Body and not (await do_sized(len(raw), partial(_model_in, raw)))[0]:
+            body = await self._pipeline.read(kind, raw, http) if kind is Body or _is_object(raw) else None
+            if body is None or (kind is not Body and not _model_of(body)):
                 await self._pass(kind.path, raw, http)  # no chain can read it: its bytes go as they are
                 return
-            body = await do_sized(len(raw), partial(kind, raw))
             if http.caller.key is not None and kind.wire == "responses":
                 _check_stored(body, http.caller)
             await answer(body, http)
@@ -146,9 +146,17 @@ def _check_stored(body: Body, caller: Caller) -> None:
 
 def _model_in(raw: bytes) -> tuple[str | None, Body | None]:
     """Return the model that a body names, and the body if it is JSON."""
-    body = Body(raw) if raw.lstrip()[:1] == b"{" else None
-    model = None if body is None else body.get("model")
-    return (model if isinstance(model, str) else None), body
+    body = Body(raw) if _is_object(raw) else None
+    return (None if body is None else _model_of(body)), body
+
+
+def _is_object(raw: bytes) -> bool:
+    return raw.lstrip()[:1] == b"{"
+
+
+def _model_of(body: Body) -> str | None:
+    model = body.get("model")
+    return model if isinstance(model, str) else None
 
 
 def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:

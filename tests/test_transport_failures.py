@@ -228,7 +228,7 @@ async def test_an_answer_that_breaks_off_is_a_failure_and_not_tried_again(answer
             await response.read()
         streamed = await http.request("POST", url, {}, b"{}")
         with pytest.raises(UpstreamFailed) as in_chunks:
-            async for chunk in streamed.chunks():
+            async for chunk in streamed:
                 assert chunk in (b"half", b"ha")
 
     assert len(got) == 2
@@ -268,7 +268,7 @@ async def test_a_server_that_falls_silent_is_a_timeout(chunks: list[bytes], cloc
         await connection.closed()
 
     async with listening(silent) as url, transport() as http:
-        received = (await http.request("POST", url, {}, b"{}")).chunks()
+        received = await http.request("POST", url, {}, b"{}")
         assert [await anext(aiter(received)) for _ in chunks] == chunks
         await clock.waits_in_vain(anext(aiter(received)))
         whole = await http.request("POST", url, {}, b"{}")

@@ -36,7 +36,11 @@ class Timeouts:
 
 
 class Response:
-    """An answer whose status and headers have arrived."""
+    """An answer whose status and headers have arrived. Its body is read whole, or as a stream of bytes."""
+
+    broken = False
+    """True once the answer broke off. The circuit breaker of the upstream reads it."""
+    _arriving: AsyncGenerator[bytes, None] | None = None
 
     def __init__(self, connection: ServerConnection, name: str, largest: int) -> None:
         self._connection, self._name, self._largest = connection, name, largest
@@ -85,36 +89,27 @@ class Response:
             self._is_open = False
             self._connection.free()
 
-    def chunks(self) -> "Chunks":
-        return Chunks(self, self._connection, self._name)
-
-
-class Chunks:
-    """A body as it arrives. Closing it drops the connection, also if no chunk was read."""
-
-    def __init__(self, response: Response, connection: ServerConnection, name: str) -> None:
-        self.broken = False
-        """True once the answer broke off. The circuit breaker of the upstream reads it."""
-        self._response = response
-        self._arriving = self._read(connection, name)
-
     def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """Yield the chunks. Raise `UpstreamFailed` or `UpstreamTimeout` if the answer breaks off."""
+        """Yield the chunks as they arrive. Raise `UpstreamFailed` or `UpstreamTimeout` if the answer breaks off."""
+        self._arriving = self._arrive()
         return self._arriving
 
     async def aclose(self) -> None:
-        await self._arriving.aclose()
-        self._response.close()
+        """Drop the connection, also if no chunk was read."""
+        if self._arriving is not None:
+            await self._arriving.aclose()
+        self.close()
 
-    async def _read(self, connection: ServerConnection, name: str) -> AsyncGenerator[bytes, None]:
+    async def _arrive(self) -> AsyncGenerator[bytes, None]:
+        read = self._connection.read
         try:
-            while chunk := await connection.read():
+            while chunk := await read():
                 yield chunk
         except OSError as error:
             self.broken = True
-            raise _failure(error, name) from None
+            raise _failure(error, self._name) from None
         finally:
-            self._response.close()
+            self.close()
 
 
 class Transport:
@@ -156,9 +151,10 @@ class Transport:
                         failure.headers.pop("x-should-retry", None)
                     raise self._logged(failure, url, error) from None
                 continue
-            if not 200 <= connection.status < 600:
+            is_redirect = method == "POST" and 300 <= connection.status < 400
+            if is_redirect or not 200 <= connection.status < 600:
                 connection.free()
-                raise _invalid(self._name)  # nothing that could be relayed
+                raise redirected(self._name) if is_redirect else _invalid(self._name)  # nothing that could be relayed
             return Response(connection, self._name, self._largest)
         raise AssertionError("unreachable")
 

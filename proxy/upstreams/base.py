@@ -172,5 +172,5 @@ def connect(name: str, settings: Connected) -> Transport:
 async def relay(response: Response) -> Reply:
     """Return a server's answer as it is: text and JSON whole, events and all else as it arrives."""
     if response.is_stream:
-        return Reply(response.status, response.headers, chunks=response.chunks())
+        return Reply(response.status, response.headers, chunks=response)
     return Reply(response.status, response.headers, body=await response.read())

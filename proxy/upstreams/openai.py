@@ -8,7 +8,7 @@ from yarl import URL
 
 from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
-from proxy.http.client import Transport, redirected
+from proxy.http.client import Transport
 from proxy.http.headers import without_credentials
 from proxy.models import with_window
 from proxy.text.json_values import json_object, json_objects
@@ -53,9 +53,6 @@ class OpenAI(Upstream):
         response = await self._transport.request(
             call.method, self._url(call), {**headers, **self._own_headers}, call.body or None
         )
-        if 300 <= response.status < 400 and call.method == "POST":
-            await response.chunks().aclose()
-            raise redirected(self.name)
         reply = await relay(response)
         return self._translated(call, reply) if reply.chunks is None else reply
 

@@ -12,7 +12,7 @@ from proxy.chat import ChatRequest
 from proxy.chat.errors import NotFound, PenstockError
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream, OllamaUpstream, Translated
-from proxy.http.client import Response, broken_off, redirected
+from proxy.http.client import Response, broken_off
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Deltas, encoded, parsed
@@ -124,11 +124,7 @@ class TranslatedServer(TranslatedUpstream):
 
     async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
-        response = await self._transport.request(method, URL(f"{self.address}{path}", encoded=True), headers, body)
-        if method == "POST" and 300 <= response.status < 400:
-            response.close()
-            raise redirected(self.name)
-        return response
+        return await self._transport.request(method, URL(f"{self.address}{path}", encoded=True), headers, body)
 
     async def _pass(self, call: Call) -> Reply:
         headers = self._headers(call, own=False)
@@ -157,7 +153,7 @@ class TranslatedServer(TranslatedUpstream):
         if not is_stream:
             yield parsed(await response.read(), self.server)
             return
-        async with aclosing(split_lines(response.chunks())) as lines:
+        async with aclosing(split_lines(response)) as lines:
             async for line in lines:
                 if line.startswith(self.line):
                     yield parsed(line.removeprefix(self.line), self.server)

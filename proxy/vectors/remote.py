@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from hashlib import blake2b
 from typing import Any
 
@@ -17,7 +16,7 @@ from proxy.vectors.base import Backend, EmbeddingFailed
 from proxy.vectors.packing import pack
 
 LARGEST = 2**20
-"""Bytes that an answer may have for each text, and once more: 16,000 numbers take 350 kB."""
+"""Bytes that an answer may have for each text of a batch, and once more: 16,000 numbers take 350 kB."""
 
 _REFUSED = {400, 413, 422}
 """The statuses of servers that one of the texts does not suit: too long for the model, mostly."""
@@ -46,7 +45,9 @@ class Remote(Backend):
         self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
         if settings.api_key is not None:
             self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self._transport = Transport("embedding", Timeouts(settings.timeout, settings.timeout))
+        self._transport = Transport(
+            "embedding", Timeouts(settings.timeout, settings.timeout), largest=LARGEST * (settings.batch + 1)
+        )
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
@@ -67,20 +68,15 @@ class Remote(Backend):
         prompt, fields = self._roles[query]
         given = [prompt + text[: self._settings.longest] for text in texts]
         request = {"model": self._settings.model, **fields, "input": given}
-        limit = LARGEST * (len(texts) + 1)
-        answer = bytearray()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 response = await self._transport.request("POST", self._url, self._headers, orjson.dumps(request))
-                async with aclosing(response.chunks()) as chunks:
-                    async for chunk in chunks:
-                        answer += chunk
-                        if len(answer) > limit:
-                            raise EmbeddingFailed("answer_too_large")
-        except (UpstreamFailed, TimeoutError) as error:
-            timely = isinstance(error, UpstreamFailed) and error.status != 504
-            raise EmbeddingFailed("unreachable" if timely else "timeout") from None
-        return response.status, bytes(answer)
+                return response.status, await response.read()
+        except TimeoutError:
+            raise EmbeddingFailed("timeout") from None
+        except UpstreamFailed as error:
+            is_late, is_large = error.status == 504, error.code == "upstream_answer_too_large"
+            raise EmbeddingFailed("timeout" if is_late else "answer_too_large" if is_large else "unreachable") from None
 
     async def _read(self, status: int, body: bytes, wanted: int) -> list[bytes]:
         if status != 200:

@@ -20,8 +20,8 @@ from proxy.wires.rounds import AnswerRound, Hand, RoundResult
 class Calls:
     """Sorts the deltas of one choice: the client's calls are shown under contiguous indexes, internal ones kept back.
 
-    What the client gets is in the order of the model: calls behind an internal one wait until it is known whether that
-    one is handed on. So do deltas of a call that has no name yet.
+    What the client gets is in the order of the model: calls behind an internal one, or behind one whose first delta has
+    no name, wait for the end of the round. Only then is it known whether that one is handed on.
     """
 
     def __init__(self, names: frozenset[str]) -> None:
@@ -30,8 +30,6 @@ class Calls:
         """All calls, as far as they have arrived, in order."""
         self.indexes: dict[int, int] = {}
         """By the place of a call, its index among those that the client sees."""
-        self.waiting: set[int] = set()
-        """The places of calls that the client gets later."""
         self.hidden = False
         """True if there was an internal one."""
         self._at: dict[int | None, int] = {}
@@ -51,41 +49,35 @@ class Calls:
             if not isinstance(entry, dict):
                 shown.append(entry)
                 continue
-            place = self._place(entry)
-            call = self.all[place]
-            merge(call, entry, once=_NAMING)
-            if self.is_internal(call):
-                self.hidden = True
-                self.waiting.discard(place)
-            elif place in self.indexes or (called_name(call) and not self.hidden):
-                # SDKs take the first list of calls as it is, so each must be in it once
-                shown.append(self._shown(place, {**call} if place in self.waiting else entry))
-                self.waiting.discard(place)
-            else:
-                self.waiting.add(place)
+            begun, place = len(self.all), self._place(entry)
+            merge(self.all[place], entry, once=_NAMING)
+            self.hidden = self.hidden or self.is_internal(self.all[place])
+            is_next = begun == place == len(self.indexes) and called_name(entry) and not self.hidden
+            if is_next or place in self.indexes:
+                own, index = entry.get("index"), self._index(place, entry.get("index"))
+                shown.append(entry if own in (None, index) else {**entry, "index": index})
         return shown
 
     async def hand_on(self, hand: Hand) -> None:
-        """Make internal calls the client's that are handed on to it, each in one piece."""
+        """Make internal calls the client's that are handed on to it."""
         for place, call in enumerate(self.all):
             if self.is_internal(call) and (own := await hand(call)) is not None:
                 self.all[place] = {**own}
-                self.waiting.add(place)
 
     def remaining(self) -> list[Any]:
-        """Return the client's calls that waited, each in one piece."""
-        shown = [self._shown(place, {**self.all[place]}) for place in sorted(self.waiting)]
-        self.waiting = set()
-        return shown
+        """Return the client's calls that it has not got yet, each in one piece: SDKs take the first list as it is."""
+        return [
+            {**call, "index": self._index(place)}
+            for place, call in enumerate(self.all)
+            if place not in self.indexes and not self.is_internal(call)
+        ]
 
-    def _shown(self, place: int, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return a delta, or a whole call, under the index that the call has for the client."""
-        own, is_moved = entry.get("index"), self.hidden or bool(self.waiting)
+    def _index(self, place: int, own: Any = None) -> int:
+        """Return the index that a call has for the client; `own` is the server's."""
         if place not in self.indexes:
-            self.indexes[place] = own if isinstance(own, int) and not is_moved else self._next
+            self.indexes[place] = own if isinstance(own, int) else self._next
             self._next = max(self._next, self.indexes[place] + 1)
-        index = self.indexes[place]
-        return entry if own == index or (own is None and not is_moved) else {**entry, "index": index}
+        return self.indexes[place]
 
     def _place(self, entry: Mapping[str, Any]) -> int:
         """Return the place of a delta's call, by its index; if a server sends none or always the same, by its id."""
@@ -272,8 +264,8 @@ class ChatRound(AnswerRound):
     def _remaining(self) -> bytes:
         events = b""
         for index, calls in self._calls.items():
-            if calls.waiting:
-                choice = {"index": index, "delta": {"tool_calls": calls.remaining()}, "finish_reason": None}
+            if waiting := calls.remaining():
+                choice = {"index": index, "delta": {"tool_calls": waiting}, "finish_reason": None}
                 chunk = {**self.head, "object": "chat.completion.chunk", "choices": [choice]}
                 events += b"data: " + orjson.dumps(chunk) + b"\n\n"
         return events

@@ -243,7 +243,7 @@ async def test_a_stream_has_its_head_before_its_first_chunk() -> None:
     async with listening(handle) as url, transport() as http:
         response = await http.request("POST", url, {}, b"{}")
         have_head.set()
-        async with aclosing(response.chunks()) as chunks:
+        async with aclosing(response) as chunks:
             assert [chunk async for chunk in chunks] == [b"data: 1\n\n"]
 
 
@@ -264,7 +264,7 @@ def until_closed(sent: bytes) -> tuple[Handler, asyncio.Event]:
 async def test_closing_a_stream_closes_the_connection(is_read: bool) -> None:
     handle, closed = until_closed(STREAM + framed(b"data: 1\n\n"))
     async with listening(handle) as url, transport() as http:
-        chunks = (await http.request("POST", url, {}, b"{}")).chunks()
+        chunks = await http.request("POST", url, {}, b"{}")
         assert not is_read or await anext(aiter(chunks)) == b"data: 1\n\n"
         await chunks.aclose()
         await asyncio.wait_for(closed.wait(), LONG)

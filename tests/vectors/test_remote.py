@@ -91,7 +91,7 @@ def rows(*embeddings: Any, first: int = 0) -> Answer:
 
 @pytest.mark.parametrize(("answer", "cause"), [
     (says({"error": {"message": "no such key"}}, 401), "status_401"),
-    (lambda asked: web.Response(status=302, headers={"location": "/elsewhere"}), "status_302"),
+    (lambda asked: web.Response(status=302, headers={"location": "/elsewhere"}), "unreachable"),
     (lambda asked: web.Response(body=b"<html>"), "unexpected_answer"),
     (lambda asked: web.Response(body=b"[" * 100_000), "unexpected_answer"),
     (says(None), "unexpected_answer"),
@@ -101,7 +101,7 @@ def rows(*embeddings: Any, first: int = 0) -> Answer:
     (rows([0.0], [1.0]), "unexpected_answer"),
     (rows("AAAA", "AAAA"), "unexpected_answer"),
     (rows([None], [1.0]), "unexpected_answer"),
-    (lambda asked: web.Response(body=b" " * (LARGEST * 3 + 1)), "answer_too_large"),
+    (lambda asked: web.Response(body=b" " * (LARGEST * 33 + 1)), "answer_too_large"),
 ])  # fmt: skip
 async def test_other_answers_are_failures_with_a_cause(answer: Answer, cause: str) -> None:
     async with serving() as (server, remote):

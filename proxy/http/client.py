@@ -91,7 +91,7 @@ class Response:
 
     def __aiter__(self) -> AsyncGenerator[bytes, None]:
         """Yield the chunks as they arrive. Raise `UpstreamFailed` or `UpstreamTimeout` if the answer breaks off."""
-        self._arriving = self._arrive()
+        self._arriving = self._arriving or self._arrive()
         return self._arriving
 
     async def aclose(self) -> None:

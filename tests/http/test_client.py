@@ -214,7 +214,7 @@ async def test_a_server_is_read_no_faster_than_its_answer_is_relayed() -> None:
         await connection.send(framed(b""))
 
     async with listening(handle) as url, transport() as http:
-        chunks = (await http.request("POST", url, {}, b"{}")).chunks()
+        chunks = await http.request("POST", url, {}, b"{}")
         first = await anext(aiter(chunks))
         for _ in range(1000):
             await asyncio.sleep(0)

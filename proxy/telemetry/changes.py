@@ -71,7 +71,7 @@ async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: 
         listing = sent.form.fold(("changes", came.form.lineage, sent.model), _Listing(), walk.extended)
     else:  # what has moved is told from what has left by what follows alone
         listing = walk.extended(_Listing(), sent.messages)
-    if gone := [*walk.left(listing.furthest + 1, len(came.messages))]:
+    if gone := [*walk.removed(listing.furthest + 1, len(came.messages))]:
         listing = listing.with_entries(listing.end, gone)
     entries = listing.short[:MOST] or listing.entries
     return [{**vars(each)} for each in entries]
@@ -88,16 +88,16 @@ class _Walk:
         self.origins, self.standing = origins, frozenset(origins.values())
 
     def extended(self, listing: _Listing, messages: Sequence[Message]) -> _Listing:
-        return listing.with_entries(listing.end + len(messages), [*self._found(listing, messages)])
+        return listing.with_entries(listing.end + len(messages), [*self._changes(listing, messages)])
 
-    def _found(self, listing: _Listing, messages: Sequence[Message]) -> Iterator[MessageChange]:
+    def _changes(self, listing: _Listing, messages: Sequence[Message]) -> Iterator[MessageChange]:
         furthest = listing.furthest
         for place, message in enumerate(messages, listing.end):
             origin, size, step = self.origins.get(place), self._after[place], self._maker(message)
             if origin is None:
                 yield MessageChange(None, place, message.role, "added", 0, size, step)
                 continue
-            yield from self.left(furthest + 1, origin)
+            yield from self.removed(furthest + 1, origin)
             kind, handle = _edit(self._came.messages[origin], message, self._before[origin], size)
             kind = "moved" if kind == "unchanged" and origin < furthest else kind
             furthest = max(furthest, origin)
@@ -109,7 +109,7 @@ class _Walk:
             return None
         return next((step for step, form in self._stages if id(message) in identities(form)), None)
 
-    def left(self, start: int, until: int) -> Iterator[MessageChange]:
+    def removed(self, start: int, until: int) -> Iterator[MessageChange]:
         """Yield the messages of the client's between two places that left, each with the step that removed it."""
         gone, steps = {*range(start, until)} - self.standing, dict[int, str]()
         for step, form in self._stages if gone else ():

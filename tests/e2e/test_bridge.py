@@ -21,8 +21,6 @@ upstreams:
   main: {kind: openai, base_url: "{url}", keyless: true, wires: []}
 models: [{match: "*", upstream: main, window: 60000, tokenizer: chars}]
 chains: {default: [compact_tool_results: {}, reject_oversize: {}]}
-state: {kind: memory}
-embedding: {kind: none}
 """
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}

@@ -35,7 +35,6 @@ chains:
   to-dead: [{route}: {model: dead}]
   to-large: [{route}: {model: large}]
   to-chat-only: [{route}: {model: local}]
-state: {kind: memory}
 auth:
   kind: keys
   keys: [{name: all, hash: {all}}, {name: large-only, hash: {large}, models: [large]},

@@ -13,7 +13,6 @@ CONFIG = """
 upstreams: {main: {kind: openai, base_url: "{url}"}}
 models: [{match: m, upstream: main, window: 8192}]
 chains: {default: [consolidate_system: {}, window_history: {keep_turns: 1, stride: 1, summary: false}]}
-state: {kind: memory}
 vectors: none
 """
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": f"turn {n}"} for n in range(3)]}).encode()

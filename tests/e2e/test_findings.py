@@ -15,7 +15,6 @@ chains:
     - resolve_clashes: {}
   strict:
     - check_facts: {facts: ["The capital of Australia is Canberra."], action: reject}
-state: {kind: memory}
 """
 KEY = "k"
 TALK = [

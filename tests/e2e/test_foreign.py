@@ -8,8 +8,6 @@ from tests.upstreams.foreign.fake_anthropic import fake_anthropic
 CONFIG = """
 upstreams: {claude: {kind: foreign, provider: anthropic, base_url: "{url}"}}
 models: [{match: "*", upstream: claude}]
-chains: {default: []}
-state: {kind: memory}
 """
 
 

@@ -22,7 +22,6 @@ models: [{match: m, upstream: {to}, window: 8192, chain: {chain}}]
 chains: {empty: [], full: [consolidate_system: {}]}
 server: {watch: false, admin_key: admin}
 state: {directory: "{folder}", max_mib: 64}
-embedding: {kind: none}
 telemetry: {log_level: info}
 """
 SECRET = "my grandmother's recipe"

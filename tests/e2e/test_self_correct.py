@@ -13,7 +13,6 @@ from tests.scripted import answer, calls, event
 CONFIG = """
 models: [{match: "*", upstream: main, window: 8000, tokenizer: chars}]
 chains: {default: [self_correct: {}]}
-state: {kind: memory}
 """
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = {"tools": [{"type": "function", "function": {"name": "book", "parameters": CITY}}]}

@@ -20,7 +20,6 @@ from tests.e2e.servers import until_ready
 CONFIG = """
 models: [{match: "counted-*", upstream: main, tokenizer: cl100k_base}, {match: "*", upstream: main, chain: empty}]
 chains: {default: {chain}, empty: []}
-state: {kind: memory}
 """
 STEPS = "[consolidate_system: {}]"
 

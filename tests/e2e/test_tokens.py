@@ -22,7 +22,6 @@ ISSUER = "https://login.example.com/"
 CONFIG = """
 upstreams: {main: {kind: openai, base_url: "{url}", api_key: k}}
 models: [{match: "*", upstream: main}]
-chains: {default: []}
 server: {admin_key: adm}
 auth:
   kind: keys

@@ -19,7 +19,6 @@ models:
   - {match: echo, upstream: echo}
   - {match: ["gpt-*", "o-*"], upstream: main, window: 4000, reserve: 100, prices: {input: 1000000, output: 2000000}}
   - {match: "*", upstream: main}
-state: {kind: memory}
 """
 CONFIG = (
     UPSTREAMS.replace('"{url}"', '"{url}", api_key: sk-own')

@@ -14,7 +14,6 @@ ANTHROPICS, OPENAIS = "sk-ant-api03-secret", "sk-proj-secret"
 ALONE = """
 upstreams: {openai: {kind: openai, base_url: "{url}"}}
 models: [{match: "*", upstream: openai}]
-chains: {default: []}
 """
 BOTH = ALONE.replace('"}}', '"}, claude: {kind: anthropic, base_url: "{anthropic}"}}').replace(
     "models: [", 'models: [{match: "claude-*", upstream: claude}, '

@@ -3,23 +3,20 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
-import aiohttp
 import pytest
 
 from proxy.policy import InternalTool, ToolContext
 from proxy.testing import chat, check, conform, context, tool
-from tests.e2e.conftest import Client
-from tests.e2e.servers import Received, Upstream, proxy, say, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, say
 from tests.examples.tell_room import ContextRoom, TellRoom
 from tests.scripted import answer, assembled
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "*", upstream: main, window: 9000, reserve: 1000}}]
-chains: {{default: [tests.examples.tell_room: {{}}]}}
+models: [{match: "*", upstream: main, window: 9000, reserve: 1000}]
+chains: {default: [tests.examples.tell_room: {}]}
 """
 OFFERED = dict(ContextRoom.definition)
 READ: Any = dict(tool("read_file"))
@@ -63,11 +60,11 @@ async def model(behind: Upstream, received: Received, writer: asyncio.StreamWrit
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_the_model_calls_the_tool_and_the_client_sees_the_answer_alone(tmp_path: Path, stream: bool) -> None:
-    async with upstream() as behind, aiohttp.ClientSession() as http:
-        behind.respond = model
-        async with proxy(CONFIG.format(url=behind.url), tmp_path) as base:
-            made = await Client(base, http).chat("How much fits?", tools=[READ], stream=stream)
+async def test_the_model_calls_the_tool_and_the_client_sees_the_answer_alone(
+    lab: Lab, behind: Upstream, stream: bool
+) -> None:
+    behind.respond = model
+    made = await (await lab.client(CONFIG)).chat("How much fits?", tools=[READ], stream=stream)
     said = assembled(made.body) if stream else made.json["choices"][0]["message"]
     assert not said.get("calls")
     assert "tool_calls" not in said

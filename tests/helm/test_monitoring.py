@@ -42,7 +42,6 @@ models: [{match: "*", upstream: echo, window: 8192, prices: {input: 1, output: 2
 chains: {default: [compact_tool_results: {}, window_history: {}, inject_facts: {}, reject_oversize: {}]}
 state: {kind: memory}
 vectors: none
-embedding: {kind: none}
 """
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 

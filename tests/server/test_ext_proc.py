@@ -21,7 +21,6 @@ models: [{match: echo, upstream: echo, window: 1000}]
 chains: {default: [window_history: {keep_turns: 1, stride: 1, summary: false}, reject_oversize: {}]}
 state: {kind: memory}
 vectors: none
-embedding: {kind: none}
 """
 TURNS = [{"role": role, "content": f"{role} {turn}"} for turn in range(9) for role in ("user", "assistant")]
 LAST = {"role": "user", "content": "and now?"}

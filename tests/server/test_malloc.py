@@ -14,7 +14,6 @@ upstreams: {echo: {kind: echo}}
 models: [{match: "*", upstream: echo, window: 8192}]
 chains: {default: []}
 state: {kind: memory}
-embedding: {kind: none}
 """
 
 NAMES = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX"}

@@ -1,10 +1,8 @@
 """Keys: which of a client an upstream gets, where one without a model goes, and that the operator's is in no answer."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.chat.errors import BadRequest
@@ -13,7 +11,8 @@ from proxy.upstreams import base
 from proxy.upstreams.echo import Echo
 from proxy.upstreams.keys import fits, fitting
 from proxy.upstreams.routing import Routes
-from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, send
 
 ALL = ("anthropic", "openai", "gcp.gemini")
 CLAUDE: dict[str, Any] = {"kind": "anthropic", "base_url": "http://claude"}
@@ -86,33 +85,22 @@ def test_where_a_key_without_a_model_goes(place: str | None, key: str, upstreams
 
 
 OWN = "sk-operators-own-key"
-MQUESTION = """
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-operators-own-key, headers: {{x-api-key: Zaubernuss, x-team: blue}}}}}}
-models: [{{match: m, upstream: main, chain: empty}}]
-chains: {{empty: []}}
-state: {{kind: memory}}
-embedding: {{kind: none}}
-vectors: none
+CONFIG = """
+upstreams:
+  main: {kind: openai, base_url: "{url}", api_key: sk-operators-own-key, headers: {x-api-key: Zaubernuss, x-team: blue}}
+models: [{match: m, upstream: main}]
 """
 TOLD_KEYS = {"error": {"message": f"Incorrect API key {OWN}, Zaubernuss of team blue", "type": "x"}}
-QUESTION = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
 
 
 @pytest.mark.parametrize("status", [200, 401, 503])
 @pytest.mark.parametrize("path", ["chat/completions", "embeddings"])
-async def test_an_answer_has_no_key_of_the_operators(tmp_path: Path, status: int, path: str) -> None:
+async def test_an_answer_has_no_key_of_the_operators(lab: Lab, status: int, path: str) -> None:
     async def echo(behind: Upstream, received: Received, writer: Any) -> None:
         head = f"content-type: application/json\r\nx-debug: {received.header('authorization')}\r\n"
         await send(writer, status, json.dumps(TOLD_KEYS).encode(), head)
 
-    async with (
-        upstream() as behind,
-        proxy(MQUESTION.format(url=behind.url), tmp_path) as base,
-        aiohttp.ClientSession() as http,
-    ):
-        behind.respond = echo
-        async with http.post(f"{base}/v1/{path}", json=QUESTION) as got:
-            assert got.status == status
-            assert got.headers["x-debug"] == "Bearer [key]"
-            message = json.loads(await got.read())["error"]["message"]
-            assert message == "Incorrect API key [key], [key] of team blue"
+    lab.behind.respond = echo
+    got = await (await lab.client(CONFIG)).chat(path=f"/v1/{path}")
+    assert (got.status, got.headers["x-debug"]) == (status, "Bearer [key]")
+    assert got.json["error"]["message"] == "Incorrect API key [key], [key] of team blue"

@@ -4,34 +4,30 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.config.load import load
 from proxy.server.explain import explain, render_table
-from tests.e2e.servers import Received, Upstream, proxy, send, until_ready, upstream
+from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import Received, Upstream, filled, proxy, send, until_ready
 from tests.vectors.scripted import Scripted
 
 CONFIG = """
-upstreams: {{echo: {{kind: echo}}}}
-models: [{{match: "*", upstream: echo, window: 10000}}]
-chains: {{default: [{step}: {{timeout: 30}}]}}
-state: {{kind: memory}}
+upstreams: {echo: {kind: echo}}
+models: [{match: "*", upstream: echo, window: 10000}]
+chains: {default: [{step}: {timeout: 30}]}
+state: {kind: memory}
 embedding: {embedding}
-telemetry: {{log_level: warning}}
 """
 STEP = "tests.vectors.nearest"
 SAID = (("user", "apples"), ("assistant", "boats"), ("user", "bananas"))
-REQUEST = {"model": "m", "messages": [{"role": role, "content": text} for role, text in SAID]}
+REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": role, "content": text} for role, text in SAID]}
 
 
-async def steps(url: str, key: str = "sk-1") -> str:
-    async with (
-        aiohttp.ClientSession(headers={"authorization": f"Bearer {key}"}) as session,
-        session.post(f"{url}/v1/chat/completions", json=REQUEST) as answer,
-    ):
-        assert answer.status == 200
-        return answer.headers["server-timing"]
+async def steps(client: Client, key: str = "sk-1") -> Any:
+    answer = await client.chat(**REQUEST, key=key)
+    assert answer.status == 200
+    return answer.headers["server-timing"]
 
 
 async def by_first_letter(server: Upstream, received: Received, writer: Any) -> None:
@@ -40,24 +36,21 @@ async def by_first_letter(server: Upstream, received: Received, writer: Any) -> 
     await send(writer, 200, json.dumps({"data": data}).encode())
 
 
-async def test_a_policy_gets_the_embedder_of_the_configuration(tmp_path: Path) -> None:
-    async with upstream() as server:
-        server.respond = by_first_letter
-        settings = f'{{kind: openai, model: nomic, base_url: "{server.url}"}}'
-        async with proxy(CONFIG.format(step=STEP, embedding=settings), tmp_path) as url:
-            assert "message 1 by nomic" in await steps(url)
-            asked = len(server.received)
-            assert "message 1 by nomic" in await steps(url)
-            assert len(server.received) == asked
-            await steps(url, key="sk-2")
-            assert len(server.received) > asked
-        assert {received.path for received in server.received} == {"/v1/embeddings"}
-        assert {received.header("authorization") for received in server.received} == {None}
+async def test_a_policy_gets_the_embedder_of_the_configuration(lab: Lab, behind: Upstream) -> None:
+    behind.respond = by_first_letter
+    client = await lab.client(CONFIG, step=STEP, embedding=f'{{kind: openai, model: nomic, base_url: "{behind.url}"}}')
+    assert "message 1 by nomic" in await steps(client)
+    asked = len(behind.received)
+    assert "message 1 by nomic" in await steps(client)
+    assert len(behind.received) == asked
+    await steps(client, key="sk-2")
+    assert len(behind.received) > asked
+    assert {received.path for received in behind.received} == {"/v1/embeddings"}
+    assert {received.header("authorization") for received in behind.received} == {None}
 
 
-async def test_without_embedding_there_is_none(tmp_path: Path) -> None:
-    async with proxy(CONFIG.format(step=STEP, embedding="{kind: none}"), tmp_path) as url:
-        assert "by words" in await steps(url)
+async def test_without_embedding_there_is_none(lab: Lab) -> None:
+    assert "by words" in await steps(await lab.client(CONFIG, step=STEP, embedding="{kind: none}"))
 
 
 @pytest.fixture
@@ -70,9 +63,9 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 @pytest.mark.parametrize(("step", "loads"), [(STEP, 1), ("consolidate_system", 0)])
 async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
-    step: str, loads: int, tmp_path: Path, backend: Scripted
+    step: str, loads: int, lab: Lab, backend: Scripted
 ) -> None:
-    async with proxy(CONFIG.format(step=step, embedding="{kind: sentence-transformers}"), tmp_path) as url:
+    async with proxy(filled(CONFIG, step=step, embedding="{kind: sentence-transformers}"), lab.folder) as url:
         await until_ready(url)
         assert backend.loads == loads
     assert backend.closed
@@ -83,7 +76,7 @@ async def test_explain_loads_the_model_only_where_it_may_wait(
     waits: bool, unasked: dict[str, int], tmp_path: Path, backend: Scripted
 ) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(CONFIG.format(step=STEP, embedding="{kind: sentence-transformers}"))
+    path.write_text(filled(CONFIG, step=STEP, embedding="{kind: sentence-transformers}"))
     explained = await explain(load(path, {}), json.dumps(REQUEST).encode(), waits=waits)
     assert (backend.loads > 0, explained.unasked) == (waits, unasked)
     assert ("not_compared_by_meaning" in render_table(explained)) is not waits

@@ -3,14 +3,12 @@
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
+from tests.e2e.conftest import Answer, Lab
+from tests.e2e.conftest import Client as AnyClient
 from tests.e2e.servers import proxy
 from tests.upstreams.anthropic.stand_in import KEY, StandIn, stand_in
 from tests.upstreams.streams import assembled
@@ -25,40 +23,30 @@ TOOL: dict[str, Any] = {
     },
 }
 CONFIG = """
-upstreams: {{claude: {{kind: anthropic, base_url: "{url}"{upstream}}}}}
-models: [{{match: "*", upstream: claude{model}}}]
-chains: {{default: {chain}}}
-server: {{watch: false}}
-state: {{kind: memory}}
-embedding: {{kind: none}}
+upstreams:
+  claude: {kind: anthropic, base_url: "{claude}"{upstream}}
+  other: {kind: openai, base_url: "{url}", keyless: true}
+models: [{match: gpt-5, upstream: other}, {match: "*", upstream: claude{model}}]
+chains: {default: {chain}}
 """
 
 
-@dataclass
-class Answered:
+class Answered(Answer):
     """What a client got."""
-
-    status: int
-    headers: dict[str, str]
-    text: str
-
-    @property
-    def body(self) -> Any:
-        return json.loads(self.text)
 
     @property
     def error(self) -> Any:
-        return self.body["error"]
+        return self.json["error"]
 
     @property
     def message(self) -> dict[str, Any]:
-        message: dict[str, Any] = self.body["choices"][0]["message"]
+        message: dict[str, Any] = self.json["choices"][0]["message"]
         return message
 
     @property
     def chunks(self) -> list[Any]:
         """The events of a stream."""
-        data = [line[6:] for line in self.text.split("\n\n") if line.startswith("data: ")]
+        data = [line[6:] for line in self.body.decode().split("\n\n") if line.startswith("data: ")]
         return [json.loads(each) if each != "[DONE]" else each for each in data]
 
     @property
@@ -69,9 +57,8 @@ class Answered:
 class Client:
     """Asks a proxy."""
 
-    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
-        self.base = base
-        self._session = session
+    def __init__(self, any_client: AnyClient) -> None:
+        self.base, self.any = any_client.base, any_client
 
     async def chat(self, *messages: dict[str, Any], headers: dict[str, str] | None = None, **fields: Any) -> Answered:
         said = list(messages) or [{"role": "user", "content": "Hi"}]
@@ -81,18 +68,9 @@ class Client:
         return await self.chat(*messages, stream=True, **fields)
 
     async def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Answered:
-        return await self.send(path, json.dumps(body), headers)
-
-    async def send(self, path: str, body: str, headers: dict[str, str] | None = None) -> Answered:
-        given = {"authorization": f"Bearer {KEY}"} if headers is None else headers
-        data = BytesIO(body.encode())
-        async with self._session.post(self.base + path, data=data, headers=given) as response:
-            found = {key.lower(): value for key, value in response.headers.items()}
-            return Answered(response.status, found, await response.text())
-
-    async def get(self, path: str) -> Answered:
-        async with self._session.get(self.base + path, headers={"authorization": f"Bearer {KEY}"}) as response:
-            return Answered(response.status, dict(response.headers), await response.text())
+        """Send a body, with the key of the stand-in unless headers have another one, or none."""
+        key = KEY if headers is None else ""
+        return Answered(**vars(await self.any.post(path, body, headers, key=key)))
 
 
 Start = Callable[..., AbstractAsyncContextManager[Client]]
@@ -105,14 +83,14 @@ async def anthropic() -> AsyncIterator[StandIn]:
 
 
 @pytest.fixture
-def start(anthropic: StandIn, tmp_path: Path) -> Start:
-    """Start a proxy with a chain, and further settings of the upstream and of the model."""
+def start(anthropic: StandIn, lab: Lab) -> Start:
+    """Start a proxy with a chain, and further settings of Claude and of its models. `gpt-5` is the lab's."""
 
     @asynccontextmanager
     async def started(*, chain: str = "[]", upstream: str = "", model: str = "") -> AsyncIterator[Client]:
-        config = CONFIG.format(url=anthropic.url, chain=chain, upstream=upstream, model=model)
-        async with proxy(config, tmp_path) as base, aiohttp.ClientSession() as session:
-            yield Client(base, session)
+        config = lab.config(CONFIG, claude=anthropic.url, chain=chain, upstream=upstream, model=model)
+        async with proxy(config, lab.folder) as base:
+            yield Client(AnyClient(base, lab.http, KEY))
 
     return started
 

@@ -46,9 +46,9 @@ async def loop(start: Start, anthropic: StandIn, chain: str, model: str, calls: 
             used = [tool_use(each, key=each) for each in ids]
             anthropic.say(thinking(f"Thought {step}."), text("I look."), *used)
             answered = await client.chat(*messages, model=model, tools=[TOOL], reasoning_effort="low")
-            assert answered.status == 200, answered.text
+            assert answered.status == 200, answered.body
             messages += [bare(answered.message), *(result(each, f"{each}: " + "some words " * 60) for each in ids)]
-        metrics = (await client.get("/metrics")).text
+        metrics = await client.any.metrics()
     assert anthropic.refused == []
     expected, reported = (
         float(re.findall(rf'penstock_cached_tokens_total{{.*source="{source}"}} (.*)', metrics)[0])
@@ -89,10 +89,10 @@ async def talked(start: Start, anthropic: StandIn, heads: Sequence[str], *, keep
             anthropic.say(text(f"Answer {turn}: " + "other words " * 90))
             first = system(head + "\nYou are a voice assistant. " + "Never unlock the door. " * 400)
             answered = await client.chat(first, *messages[-keeps:], model=MODEL, tools=[TOOL])
-            assert answered.status == 200, answered.text
+            assert answered.status == 200, answered.body
             headers.append(answered.headers)
             messages.append(bare(answered.message))
-        metrics = (await client.get("/metrics")).text
+        metrics = await client.any.metrics()
     found = re.search(r'penstock_unstable_prefixes_total\{policy="mark_cache"\} (\d+)', metrics)
     assert int(found[1] if found else 0) == sum("x-penstock-findings" in each for each in headers)
     return headers

@@ -1,20 +1,23 @@
 """Prompts that Ollama cuts without a word: noticed, and without false alarms."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.context import TokenCount
 from proxy.testing import CharTokens, profile
 from proxy.upstreams.ollama import Ollama
-from tests.e2e.servers import proxy
+from tests.e2e.conftest import Lab
 from tests.scripted import read
 from tests.upstreams.ollama.conftest import MODEL, ask, call, counted, ollama
 from tests.upstreams.ollama.fake_ollama import FakeOllama, size_of
 
+CONFIG = """
+upstreams: {local: {kind: ollama, base_url: "{url}"}}
+models: [{match: "*", upstream: local, num_ctx: 2048}]
+chains: {default: [consolidate_system: {}]}
+"""
 LONG = " ".join(f"u{'x' * 400}" for _ in range(40))
 """About 4000 of the fake's tokens."""
 
@@ -88,22 +91,11 @@ async def test_a_window_filled_to_the_last_token(fake: FakeOllama, limited: bool
 
 
 @pytest.mark.parametrize("bypass", ["false", "true"])
-async def test_the_client_is_told_that_its_prompt_was_cut(fake: FakeOllama, tmp_path: Path, bypass: str) -> None:
+async def test_the_client_is_told_that_its_prompt_was_cut(fake: FakeOllama, lab: Lab, bypass: str) -> None:
     fake.window = 2048
-    config = f"""
-upstreams: {{local: {{kind: ollama, base_url: "{fake.url}"}}}}
-models: [{{match: "*", upstream: local, num_ctx: 2048}}]
-chains: {{default: [{{consolidate_system: {{}}}}]}}
-state: {{kind: memory}}
-embedding: {{kind: none}}
-"""
-    async with proxy(config, tmp_path) as base, aiohttp.ClientSession(base) as session:
-        headers = {"x-penstock-bypass": bypass}
-        said = [{"role": "user", "content": f"Note {n}: the quick brown fox jumps. " * 12} for n in range(40)]
-        asked = {"model": MODEL, "messages": said}
-        async with session.post("/v1/chat/completions", json=asked, headers=headers) as response:
-            answer = await response.json()
-            told = response.headers.get("x-penstock-truncated")
+    client = await lab.client(CONFIG, url=fake.url)
+    said = [{"role": "user", "content": f"Note {n}: the quick brown fox jumps. " * 12} for n in range(40)]
+    answer = await client.chat(model=MODEL, messages=said, headers={"x-penstock-bypass": bypass})
 
-    assert (response.status, told) == (200, "true")
-    assert answer["choices"][0]["finish_reason"] == "length"
+    assert (answer.status, answer.headers["x-penstock-truncated"]) == (200, "true")
+    assert answer.json["choices"][0]["finish_reason"] == "length"

@@ -78,6 +78,13 @@ def test_forms_fill_what_a_cut_leaves_below_the_low_mark(sizes: list[int], turns
     assert (cut.start, cut.forms) == (3, forms)
 
 
+@pytest.mark.parametrize(("result", "forms"), [(32, 7), (33, 0)], ids=["beside them", "in their room"])
+def test_forms_leave_for_what_fits_only_in_their_room(result: int, forms: int) -> None:
+    marks = room(40, 20, critical=52, summary=8)
+    (cut,) = cuts("u1 a1! t1 a2! t2", [1, 1, 36, 4, result], marks)
+    assert (cut, cut.forms) == (Cut(3, 3, 0), forms)
+
+
 def test_a_result_counts_in_full_until_the_model_has_read_it() -> None:
     conversation, settled = "u1 a1 u2 a2 u3 a3! t3", [10] * 7
     assert cuts(conversation, settled, room(100, 40)) == []

@@ -208,7 +208,7 @@ def _short(value: Any, room: int) -> str | None:
 
 _FEW = 80
 _BLANK = 3
-_NUMBER = re.compile(r"[ \t]*(\d+)(?:\t|→|[:|] ?)")
+_NUMBER = re.compile(r"[ \t]*(\d{1,9})(?:\t|→|[:|] ?)")
 """The number of a line of a file, in front of it: the line is indented as what follows."""
 _NUMBERED = 20
 """Lines whose numbers are looked at."""

@@ -146,6 +146,7 @@ def foresee(
             forwarded = walk.running(-1)
             ahead = None
             total = walk.before[index + 1] + forwarded + unread if came_back else 0
+        forwarded = walk.make_room(total, cuts, forwarded)
     return tuple(cuts), ahead
 
 
@@ -175,6 +176,14 @@ class _CutWalk:
         return (
             talk + self._carried(self.last.carried) + (self._room.summary + self.last.forms if self.last.start else 0)
         )
+
+    def make_room(self, total: int, cuts: list[Cut], forwarded: int) -> int:
+        """Take the forms of the last cut away where what came since needs their room, and return what is forwarded."""
+        if total <= self._room.critical or not self.last.forms:
+            return forwarded
+        cuts[-1] = replace(cuts[-1], forms=0)
+        self.leave(cuts[-1])
+        return self.running(-1)
 
     def leave(self, cut: Cut) -> bool:
         """Cut; return True if lines come back because results refer to what left."""

@@ -296,11 +296,14 @@ def test_names_of_files_are_not_torn(name: str) -> None:
     assert set(shown) <= {f"{stem}_{n}.{ending}" for n in range(300)}
 
 
+DIGITS = f"{'9' * 5000}|\n" * 9
+
+
 @pytest.mark.parametrize("room", [200, 500, 1000, 4000])
 @pytest.mark.parametrize(
     "text",
-    [SERVICES, MAKE, json.dumps(records()), XML, "word " * 9000, "x" * 40_000, "漢字" * 9000, PYTEST],
-    ids=range(8),
+    [SERVICES, MAKE, json.dumps(records()), XML, "word " * 9000, "x" * 40_000, "漢字" * 9000, PYTEST, DIGITS],
+    ids=range(9),
 )
 def test_a_text_takes_at_most_the_room_that_it_gets(text: str, room: int) -> None:
     assert 0 < len(condensed(text, room)) <= room

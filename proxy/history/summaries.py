@@ -171,7 +171,8 @@ async def summarised(
     """
     used = written if written is not None and len(written.text.encode()) <= measure.size * WRITTEN else Written()
     carried = () if leaving.carried is None else (leaving.talk[leaving.carried],)
-    sent, staying = leaving.sent[: leaving.start], leaving.sent[leaving.start : leaving.at + 1]
+    start = leaving.start - shown
+    sent, staying = leaving.sent[:start], leaving.sent[start : leaving.at + 1]
     replaced = sum(await ctx.tokens.sizes(leaving.without_carried(leaving.talk)))
     key = ("digest", fingerprint(sent), fingerprint(staying), leaving.carried, measure, used, handles, replaced, shown)
     (known,) = ctx.once.known([key])
@@ -179,7 +180,6 @@ async def summarised(
         readings = await ctx.once.of_each(read, sent)
         work = partial(lines, sent, readings, staying, leaving.carried, used.end)
         digest_lines = await ctx.once.of_key((*key, "lines"), _size(sent), work)
-        digest_lines = [line for line in digest_lines if line.place < leaving.start - shown]
         known = (await _digest(leaving, digest_lines, handles, measure, ctx, used.text, replaced),)
         ctx.once.remember(key, known)
     # first the carried one, because it outlasts the summary in the cache

@@ -94,6 +94,16 @@ async def test_files_that_left_with_the_last_cut_fill_the_room_up_to_the_low_mar
     assert 0.25 < (await context().tokens.count(decision.request)).total / 8192 <= 0.3
 
 
+async def test_calls_that_stand_in_short_forms_are_not_in_the_line_of_their_loop() -> None:
+    log = "\n".join(f"12:00:{n:03} job {n * 37 % 101} is done" for n in range(200))
+    loop = [message for n in range(7) for message in (calls(f"c{n}", arguments=f'{{"at":{n}}}'), result(log, f"c{n}"))]
+    request = chat("u", tools=[tool()]).with_messages([*chat("s u1").messages, *loop, user("Go on. " * 1500)])
+    decision = rewrite(await CompressHistory().apply(request, context(request, window=8192)))
+    _, _, digest, *shown = decision.request.messages
+    assert [message.call_ids for message in shown if message.call_ids] == [(f"c{n}",) for n in range(2, 7)]
+    assert "\n-> [look_up(0, 1)]\n" in digest.text
+
+
 async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs() -> None:
     request, archive = talk(17), MemoryArchive()
     decision = rewrite(await decided(request, archive))

@@ -184,9 +184,8 @@ class Transport:
         async with asyncio.timeout(self._timeouts.connect):
             found = await loop.getaddrinfo(host, url.port, type=socket.SOCK_STREAM)
             opened.socket = await start_connection(found, happy_eyeballs_delay=_HEAD_START, socket_factory=_socket)
-            await loop.create_connection(
-                lambda: opened, sock=opened.socket, ssl=secure, server_hostname=host if secure else None
-            )
+            named = host.rstrip(".") if host and secure else None  # as it stands in a certificate
+            await loop.create_connection(lambda: opened, sock=opened.socket, ssl=secure, server_hostname=named)
 
     async def aclose(self) -> None:
         for connection in [*self._all]:

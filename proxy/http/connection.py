@@ -157,6 +157,8 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        if self.socket is not None and self.transport.get_extra_info("sslcontext") is not None:
+            self.socket = self.socket.dup()  # TLS closes its own before `connection_lost`
         if self._is_given_up:
             self.transport.abort()
         else:
@@ -183,6 +185,8 @@ class ServerConnection(asyncio.Protocol):
             is_counted = exc is None or isinstance(exc, BrokenPipeError)  # a reset takes the count with it
             got = not is_counted or self.socket is None or self._count_acknowledged() > self._acknowledged
             self._fault = BrokeOff(exc, has_begun=self._has_begun, was_received=got)
+        if self.socket is not None:
+            self.socket.close()
         if self._timer is not None:
             self._timer.cancel()
         self._wake()

@@ -1,6 +1,7 @@
 """HTTP to upstreams, against real servers on the loopback: bytes out and back, streams, and their end."""
 
 import asyncio
+import socket
 import ssl
 from contextlib import aclosing
 from datetime import datetime
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from proxy.chat.errors import UpstreamFailed
+from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http import client
 from proxy.http.client import Transport
 from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, Handler, answering, framed, listening, transport
@@ -107,21 +108,56 @@ def certificate(folder: Path) -> Path:
     return path
 
 
-async def test_a_server_is_asked_by_tls_if_its_certificate_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """The context of a server for `localhost`, whose certificate the client trusts."""
     own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     own.load_cert_chain(path := certificate(tmp_path))
+    monkeypatch.setattr(client, "tls", lambda: ssl.create_default_context(cafile=path))
+    return own
+
+
+async def test_a_server_is_asked_by_tls_if_its_certificate_is_trusted(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     handle, got = answering(OK)
-    async with listening(handle, own) as url, transport() as http:
+    async with listening(handle, tls) as url, transport() as http:
         url = url.with_scheme("https").with_host("localhost")
+        assert await (await http.request("POST", url, {}, BODY * 10_000)).read() == b"ok"
+        http._idle.clear()
+        monkeypatch.setattr(client, "tls", ssl.create_default_context)
         with pytest.raises(UpstreamFailed) as caught:
             await http.request("POST", url, {}, BODY)
-        monkeypatch.setattr(client, "tls", lambda: ssl.create_default_context(cafile=path))
-        assert await (await http.request("POST", url, {}, BODY * 10_000)).read() == b"ok"
 
     assert "its certificate is not trusted" in str(caught.value.cause)
     assert [request.partition(b"\r\n\r\n")[2] for request in got] == [BODY * 10_000]
+
+
+async def test_a_host_that_ends_with_a_dot_has_the_certificate_of_its_name(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[object]()
+
+    async def resolved(host: object, port: object, **_: object) -> list[object]:
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved, raising=False)
+    handle, _ = answering(OK)
+    async with listening(handle, tls) as url, transport() as http:
+        response = await http.request("POST", url.with_scheme("https").with_host("localhost."), {}, BODY)
+        assert (await response.read(), asked) == (b"ok", ["localhost."])
+
+
+@pytest.mark.parametrize("begun", [b"", OK[:-2]])
+async def test_a_server_that_closes_a_tls_connection_is_told_at_once(tls: ssl.SSLContext, begun: bytes) -> None:
+    handle, got = answering(begun)
+    async with listening(handle, tls) as url, transport() as http:
+        with pytest.raises(Unanswered) as caught:
+            await (await http.request("POST", url.with_scheme("https").with_host("localhost"), {}, BODY)).read()
+        assert not http._all, "the connection is forgotten"
+
+    assert (caught.value.code, len(got)) == ("upstream_broke_off", 1)
 
 
 async def test_an_address_with_a_password_is_asked_with_it() -> None:

@@ -229,7 +229,7 @@ class UsageReader:
 def _error(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the error that an event of a stream is; None if it is none."""
     error = event if event.get("type") == "error" and "error" not in event else event.get("error")
-    return {"message": error, **_mapping(error)} if error else None
+    return {"message": error, "type": event.get("error_type"), **_mapping(error)} if error else None
 
 
 def _named(error: Mapping[str, Any] | None) -> str | None:

@@ -12,7 +12,7 @@ from proxy.config.settings import BreakerSettings, Guarded
 from proxy.models.usage import UsageReader
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.keys import Mask, keys_of
-from proxy.upstreams.refusal import advice, status_of
+from proxy.upstreams.refusal import advice, find_overflow, status_of, words_of
 
 _SHARE = 0.5
 """The least share of failures that opens a breaker: a few among thousands of answers are no reason."""
@@ -138,7 +138,10 @@ class _Watched:
 
 def _is_servers(error: Mapping[str, Any] | None) -> bool:
     """Return whether an error within a stream is the server's own, not one about the request or its key."""
-    return error is not None and (status_of(error) or (400 if error.get("code") else 500)) >= 500
+    if error is None or find_overflow(words_of(error)) is not None:
+        return False
+    is_named = error.get("code") or error.get("type") not in (None, "", "error")
+    return (status_of(error) or (400 if is_named else 500)) >= 500
 
 
 # --- the circuit breaker: a state machine with a clock, and nothing else ---

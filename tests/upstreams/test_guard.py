@@ -54,6 +54,13 @@ ERRORS = [
     (b'data: {"error": {"message": "m", "type": "BadRequestError", "code": 400}}', False),
     (b'data: {"error": {"type": "invalid_request_error", "code": "context_length_exceeded"}}', False),
     (b'data: {"choices": [{"delta": {"content": "\\"error\\""}}], "error": null}', False),
+    (b'data: {"error": {"message": "m", "type": "InternalServerError"}}', True),
+    (b'data: {"type": "error", "code": null, "message": "m"}', True),
+    (b'data: {"error": {"message": "m", "type": "BadRequestError"}}', False),
+    (b'data: {"error": {"message": "m", "type": "content_filter"}}', False),
+    (b'data: {"error": "Input validation error", "error_type": "validation"}', False),
+    (b'data: {"error": {"message": "Requested tokens (2285) exceed context window of 2048"}}', False),
+    (b'data: {"error": {"message": "the request exceeds the available context size", "code": 500}}', False),
 ]
 """Events that end a stream, and whether they count: such as are about a request or a key do not."""
 

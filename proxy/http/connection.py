@@ -54,10 +54,10 @@ class ServerConnection(asyncio.Protocol):
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         """Headers of the answer, names in lower case."""
-        self._is_idle = self._is_given_up = False
+        self._is_idle = self._is_given_up = self._is_secure = False
         self._arriving: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
-        self._waiting = self._head = self._arrived = self._acknowledged = self._unsent = 0
+        self._waiting = self._head = self._arrived = self._acknowledged = self._unsent = self._size = 0
         self._has_head = self._is_over = True
         self._keeps = self._is_paused = self._has_begun = self._lacks_body = False
         self._fault: ConnectionError | TimeoutError | None = None
@@ -73,7 +73,7 @@ class ServerConnection(asyncio.Protocol):
         if self.transport.is_closing():
             raise BrokeOff(None, has_begun=False, was_received=False)
         self._has_head = self._is_over = self._keeps = self._has_begun = self._is_idle = False
-        self._head = self._arrived = 0
+        self._head, self._arrived, self._size = 0, 0, len(head) + len(body or b"")
         self._lacks_body, self._acknowledged = method == "HEAD", self._count_acknowledged()
         if body:
             self.transport.writelines((head, body))
@@ -98,9 +98,9 @@ class ServerConnection(asyncio.Protocol):
 
     def free(self) -> None:
         """Keep the connection if the answer is over and was read, else close it. Call it once for an answer."""
-        is_sent = not self.transport.get_write_buffer_size()
         is_read = not self._parts  # the rest of an answer must not be that of the next request
-        if self._is_over and self._keeps and is_sent and is_read and not self.transport.is_closing():
+        is_over = self._is_over and self._keeps and is_read and not self.transport.is_closing()
+        if is_over and not self._count_unsent():
             self._is_idle = True
             self._idle.append(self)
             self._expire_in(_KEPT)
@@ -123,7 +123,7 @@ class ServerConnection(asyncio.Protocol):
             self._timer = self._loop.call_at(until, self._look)
 
     def _look(self) -> None:
-        self._timer, unsent, before = None, self.transport.get_write_buffer_size(), self._unsent
+        self._timer, unsent, before = None, self._count_unsent(), self._unsent
         self._unsent = unsent
         if 0 < unsent != before:  # a large request is still on its way
             self._expire_in(self._patience)
@@ -157,7 +157,8 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        if self.socket is not None and self.transport.get_extra_info("sslcontext") is not None:
+        self._is_secure = self.transport.get_extra_info("sslcontext") is not None
+        if self.socket is not None and self._is_secure:
             self.socket = self.socket.dup()  # TLS closes its own before `connection_lost`
         if self._is_given_up:
             self.transport.abort()
@@ -193,6 +194,12 @@ class ServerConnection(asyncio.Protocol):
         self._all.discard(self)
         if self in self._idle:
             self._idle.remove(self)
+
+    def _count_unsent(self) -> int:
+        """Return the bytes of the request that wait here. With TLS, the transport knows none that it has encrypted."""
+        if self._is_secure and _COUNTS_BYTES:
+            return max(0, self._size - self._count_acknowledged() + self._acknowledged)
+        return self.transport.get_write_buffer_size()
 
     def _count_acknowledged(self) -> int:
         """Return the field `tcpi_bytes_acked` of Linux's `tcp_info`."""

@@ -160,6 +160,26 @@ async def test_a_server_that_closes_a_tls_connection_is_told_at_once(tls: ssl.SS
     assert (caught.value.code, len(got)) == ("upstream_broke_off", 1)
 
 
+@pytest.mark.parametrize("secure", [False, True])
+async def test_a_connection_is_not_used_again_before_its_request_is_sent(tls: ssl.SSLContext, secure: bool) -> None:
+    async def handle(connection: Connection) -> None:
+        if connection.number == 1:
+            await connection.reader.readuntil(b"\r\n\r\n")
+            await connection.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+            await asyncio.Event().wait()
+        await connection.request()
+        await connection.send(OK)
+
+    async with listening(handle, tls if secure else None) as url, transport() as http:
+        url = url.with_scheme("https" if secure else "http").with_host("localhost")
+        refused = await http.request("POST", url, {}, bytes(2**25))
+        await refused.read()
+        async with asyncio.timeout(LONG / 2):
+            assert await (await http.request("POST", url, {}, BODY)).read() == b"ok"
+
+    assert refused.status == 413
+
+
 async def test_an_address_with_a_password_is_asked_with_it() -> None:
     handle, got = answering(OK)
     async with listening(handle) as url, transport() as http:

@@ -62,6 +62,10 @@ _PATH = re.compile(
     r"(?!\w+://)[^\s\"'<>|]{0,300}(?:[\w)\]]\.[A-Za-z]\w{0,7}|[/\\]\.[A-Za-z]\w{0,20}|[a-z]file)|\.[A-Za-z]\w{1,20}"
 )
 """A name with an extension, a hidden file, or a `Makefile`."""
+_SURE = re.compile(r".*[/\\]|[^@]*\.[a-z]\w{0,3}$|\.|.*file$")
+"""The beginning of such a name that is a file's whatever its argument is called: not `public.users`, nor an address."""
+_KEY = re.compile(r"(?:^|[_-])(?:path|file|filename|filepath)s?$|(?:Path|File|FileName|Filename)s?$")
+"""An argument that names a file, by the usage of agents."""
 _SPLIT = re.compile(r"[;&|\n]+")
 _LONGEST = 400
 
@@ -72,15 +76,23 @@ def _commands() -> Mapping[str, frozenset[str]]:
 
 
 def reads_file(call: Mapping[str, Any]) -> bool:
-    """Return True for a call that names a file, or a command that shows one: files are read again, and edited."""
-    return names_file(call) or any(
-        _shows(command.split()) for value in _values(call) for command in _SPLIT.split(value)
+    """Return True for a call that names a file, or a command that shows one: files are read again, and edited.
+
+    A name without an extension may be a folder's: what it has is no file.
+    """
+    return any(
+        _is_file(key, value) or any(_shows(command.split()) for command in _SPLIT.split(value))
+        for key, value in _values(call)
     )
 
 
 def names_file(call: Mapping[str, Any]) -> bool:
-    """Return True for a call that has a file's path among its arguments."""
-    return any(map(_PATH.fullmatch, _values(call)))
+    """Return True for a call that has a path among its arguments."""
+    return any(_KEY.search(key) or _is_file(key, value) for key, value in _values(call))
+
+
+def _is_file(key: str, value: str) -> bool:
+    return _PATH.fullmatch(value) is not None and (_SURE.match(value) or _KEY.search(key)) is not None
 
 
 def _shows(command: list[str]) -> bool:
@@ -88,13 +100,14 @@ def _shows(command: list[str]) -> bool:
     return name in _commands()["pages"] or (name in _commands()["files"] and any(map(_PATH.fullmatch, command[1:])))
 
 
-def _values(call: Mapping[str, Any]) -> Iterator[str]:
-    return (value for value in _strings(parsed(str(arguments_of(call) or ""))) if len(value) <= _LONGEST)
+def _values(call: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    pairs = _strings("", parsed(str(arguments_of(call) or "")))
+    return ((key, value) for key, value in pairs if len(value) <= _LONGEST)
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(key: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, (list, Pairs)):
         for item in value:
-            yield from _strings(item[1] if isinstance(value, Pairs) else item)
+            yield from _strings(*(item if isinstance(value, Pairs) else (key, item)))
     elif type(value) is str:
-        yield value
+        yield key, value

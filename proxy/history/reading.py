@@ -287,7 +287,7 @@ def _failure(text: str) -> str:
     That is a member of a JSON object, the first line that is a message or all there is, a verdict at the end, or the
     first line of a stack. In an object it may be the longest text's.
     """
-    value = parsed(text) if len(text) <= _PARSED and text[:1] == "{" else None
+    value = parsed(text) if len(text) <= _PARSED and text.lstrip()[:1] == "{" else None
     if isinstance(value, Pairs):
         faults = ((name, rendered(fault)) for name, fault in value if name in _FAULT_MEMBERS)
         said = next((f"{quoted(name)}:{fault}" for name, fault in faults if fault not in _NO_FAULT), "")

@@ -24,6 +24,13 @@ def called(name: str, **arguments: Any) -> dict[str, Any]:
         (called("bash", command="sed -n 10,40p src/a.py"), True),
         (called("bash", command="goto 120"), True),
         (called("execute-tool", tool_name="read_text_file", params={"path": "notes.md"}), True),
+        (called("read_file", path="App.swift"), True),
+        (called("read_file", path="My.Users"), True),
+        (called("list_files", path="src"), False),
+        (called("query", table="public.users"), False),
+        (called("find_user", email="ana@example.com"), False),
+        (called("connect", host="db.internal"), False),
+        (called("quote", symbol="005930.KS"), False),
         (called("bash", command="ls -la"), False),
         (called("open_page", url="https://example.com/a.html"), False),
         (called("search", query="what is read in a.py"), False),
@@ -36,5 +43,8 @@ def test_a_call_that_reads_a_file_is_known(call: dict[str, Any], reads: bool) ->
 
 
 def test_a_call_that_names_a_file_is_known() -> None:
-    assert names_file(called("write_file", path="src/a.py", content="x"))
+    for path in ("src/a.py", "bin/deploy", "LICENSE", "My notes/report.md"):
+        assert names_file(called("write_file", path=path, content="x"))
+    assert names_file(called("create", targetFile="LICENSE", content="x"))
+    assert not names_file(called("store", profile="ana", text="x"))
     assert not names_file(called("send_mail", to="ana", text="see you"))

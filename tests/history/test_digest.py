@@ -310,6 +310,7 @@ LOG = "\n".join(f"10:{n:02} {'INFO' if n % 4 else 'ERROR'} worker-{n % 3} took {
         ('{"error": "late", "code": 5}', '"error":"late"'),
         ('{"content": [{"text": "no"}], "is_error": true}', '"is_error":true'),
         ('{"content": [{"text": "no"}], "isError": true}', '"isError":true'),
+        ('\n{"content": [{"text": "no"}], "isError": true}', '"isError":true'),
         ('{"error": {"code": 5}}', '"error":{"code":5}'),
         ('{"errors": [], "error": 0}', ""),
         ('Traceback (most recent call last):\n  File "x.py", line 3\nValueError: bad', "ValueError: bad"),

@@ -178,7 +178,9 @@ class TestExplain:
         assert "took out what it guards" in explain("--chain", "empty")
 
     def test_of_a_request_that_is_rejected(self, explain: Explain) -> None:
-        assert re.search(r"rejected .*context_length_exceeded", explain(config="small.yaml"))
+        told = explain(config="small.yaml")
+        assert "\nrejected with 400 context_length_exceeded: nothing would be sent\n" in told
+        assert "\nunchanged" not in told
 
     def test_of_a_broken_request(self, folder: Path, explain: Explain) -> None:
         (folder / "request.json").write_text('{"model": "echo", "messages": [5]}')

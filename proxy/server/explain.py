@@ -69,11 +69,12 @@ Tell = Callable[[Message], str]
 
 def render_table(explained: Explained, tell: Tell | None = None) -> str:
     """Return it for people: the figures, under the names that the JSON has, each step, and changed messages."""
-    steps = explained.done.outcome.steps
+    steps, rejected = explained.done.outcome.steps, explained.done.outcome.rejected
     figures = [(name, figure(value)) for name, value in shown(explained).items() if value and name != "steps"]
     findings = [f"  {step.policy}: {finding}" for step in steps for finding in step.findings]
     paragraphs = [
         columns(figures),
+        [] if rejected is None else [f"rejected with {rejected.status} {rejected.code}: nothing would be sent"],
         columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, steps)]) if steps else [],
         ["findings", *findings] if findings else [],
         [] if tell is None else _diff(explained, tell),
@@ -105,7 +106,7 @@ def shown(explained: Explained) -> dict[str, Any]:
         "exact": profile.exact,
         "tokens_before": before.total,
         "tokens_after": after.total,
-        "unchanged": outcome.request is explained.done.sent,
+        "unchanged": rejected is None and outcome.request is explained.done.sent,
         "sections": {"before": before.by_section(), "after": after.by_section()},
         "prompt_usd_before": _prompt_usd(profile, before),
         "prompt_usd_after": _prompt_usd(profile, after),

@@ -23,6 +23,9 @@ class Clock:
         self._ahead = 0.0
         monkeypatch.setattr(loop, "time", lambda: self._now() + self._ahead)
 
+    def pass_by(self, seconds: float) -> None:
+        self._ahead += seconds
+
     async def waits_in_vain(self, work: Coroutine[Any, Any, object]) -> UpstreamFailed:
         """The timeout that some work ends with, without waiting for it."""
         task = asyncio.create_task(work)
@@ -273,6 +276,25 @@ async def test_a_server_that_falls_silent_is_a_timeout(chunks: list[bytes], cloc
         await clock.waits_in_vain(anext(aiter(received)))
         whole = await http.request("POST", url, {}, b"{}")
         await clock.waits_in_vain(whole.read())
+
+
+async def test_parts_of_a_head_are_no_silence(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    receive = ServerConnection.data_received
+
+    def received(connection: ServerConnection, data: bytes) -> None:
+        receive(connection, data)
+        clock.pass_by(0.6 * PLENTY.idle)
+
+    async def handle(connection: Connection) -> None:
+        await connection.request()
+        for part in (b"HTTP/1.1 102 Processing\r\n\r\n", OK[:20], OK[20:30], OK[30:]):
+            await connection.send(part)
+            for _ in range(20):  # until it has arrived
+                await asyncio.sleep(0)
+
+    monkeypatch.setattr(ServerConnection, "data_received", received)
+    async with listening(handle) as url, transport() as http:
+        assert await (await http.request("POST", url, {}, b"{}")).read() == b"ok"
 
 
 async def test_a_name_that_is_resolved_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

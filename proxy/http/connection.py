@@ -171,9 +171,8 @@ class ServerConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._end(InvalidAnswer("its answer is not valid HTTP"))
-        if self._has_head:
-            self._wake()
-        else:
+        self._wake()  # a part of the head is no silence either
+        if not self._has_head:
             self._arrived += len(data)
             if self._arrived > _LONGEST_HEAD:
                 self._end(InvalidAnswer("the head of its answer is too long"))

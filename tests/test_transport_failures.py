@@ -175,6 +175,7 @@ async def test_a_server_that_does_not_pick_up_is_a_timeout(monkeypatch: pytest.M
 
     assert (dialling.count, got) == (2, [])
     assert (error.status, error.code) == (504, "upstream_unreachable")
+    assert error.cause.endswith(": the connection could not be opened in time")
     assert error.message == "the upstream 'main' could not be reached in time"
     assert "x-should-retry" not in error.headers
 
@@ -216,6 +217,7 @@ async def test_an_answer_is_read_up_to_the_size_that_can_be_held(answer: bytes) 
         await http.aclose()
 
     assert (caught.value.status, caught.value.code) == (502, "upstream_answer_too_large")
+    assert not caught.value.is_down, "who asks for too much shuts the server for nobody else"
 
 
 @pytest.mark.parametrize("answer", [
@@ -260,6 +262,7 @@ async def test_a_server_that_never_answers_is_a_timeout_and_not_asked_again(cloc
 
     assert asked == [1]
     assert (error.status, error.code) == (504, "upstream_timeout")
+    assert error.cause.endswith(": no answer in time")
     assert error.message == "the upstream 'main' sent nothing for too long; it may have processed the request"
 
 

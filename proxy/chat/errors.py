@@ -99,6 +99,8 @@ class UpstreamFailed(PenstockError, status=502, code="upstream_unreachable"):
 
     cause = ""
     """The server's address and what went wrong, for operators alone."""
+    is_down = True
+    """False if the server works: only its answer to this request cannot be passed on."""
 
 
 class UpstreamUnavailable(UpstreamFailed, status=503, kind=_BUSY, code="upstream_unavailable"):

@@ -272,8 +272,8 @@ class LimitsSettings(Allowance):
 class BreakerSettings(Base):
     """The circuit breaker: stops asking an upstream that fails, for a while.
 
-    A failure is a failed connection, a timeout, an answer that breaks off or ends with the server's own error, or a
-    status from 502 on. A 500 or 429 may be about one request or key.
+    A failure is a failed connection, a timeout, an answer that breaks off, or a status from 502 on, also that of an
+    error in a stream. A 500 or 429 may be about one request or key.
     """
 
     failures: int = Field(default=5, ge=0)

@@ -77,10 +77,10 @@ class Response:
         finally:
             self.close()
         if size > self._largest:
-            raise Unanswered(
-                f"the answer of upstream {self._name!r} is larger than {self._largest} bytes",
-                code="upstream_answer_too_large",
-            )
+            told = f"the answer of upstream {self._name!r} is larger than {self._largest} bytes"
+            too_large = Unanswered(told, code="upstream_answer_too_large")
+            too_large.is_down = False
+            raise too_large
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Transport:
                     failure = _failure(error, self._name, is_sent=is_sent)
                     if method in _SAFE:
                         failure.headers.pop("x-should-retry", None)
-                    raise self._logged(failure, url, error) from None
+                    raise self._logged(failure, url, error, is_sent=is_sent) from None
                 continue
             is_redirect = method == "POST" and 300 <= connection.status < 400
             if is_redirect or not 200 <= connection.status < 600:
@@ -158,9 +158,9 @@ class Transport:
             return Response(connection, self._name, self._largest)
         raise AssertionError("unreachable")
 
-    def _logged(self, failure: UpstreamFailed, url: URL, error: OSError) -> UpstreamFailed:
+    def _logged(self, failure: UpstreamFailed, url: URL, error: OSError, *, is_sent: bool) -> UpstreamFailed:
         """Log the address and the cause of a failure, which clients must not see, and return the failure."""
-        failure.cause = f"{url.host}:{url.port}: {_cause(error)}"
+        failure.cause = f"{url.host}:{url.port}: {_cause(error, is_sent=is_sent)}"
         self._warnings.warn(server=self._name, cause=failure.cause)
         return failure
 
@@ -251,7 +251,9 @@ def unreached(name: str, *, is_late: bool) -> UpstreamFailed:
 
 def redirected(name: str) -> UpstreamFailed:
     """Return the error for a redirect. Who follows it goes past the proxy, and takes the key to another host."""
-    return UpstreamFailed(f"the upstream {name!r} redirects: set its base_url to the final address")
+    error = UpstreamFailed(f"the upstream {name!r} redirects: set its base_url to the final address")
+    error.is_down = False
+    return error
 
 
 def too_late(name: str) -> UpstreamTimeout:
@@ -264,14 +266,14 @@ def broken_off(name: str) -> Unanswered:
     return Unanswered(f"the upstream {name!r} broke off its answer; it may have processed the request")
 
 
-def _cause(error: OSError) -> str:
+def _cause(error: OSError, *, is_sent: bool) -> str:
     """Return the cause of an error for operators, in the system's words where it has any."""
     if isinstance(error, socket.gaierror):
         return "its name is not known"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no answer in time" if is_sent else "the connection could not be opened in time"
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error) or type(error).__name__
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal
 
-from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamUnavailable
+from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout, UpstreamUnavailable
 from proxy.chat.sse import ByteStream
 from proxy.config.settings import BreakerSettings, Guarded
 from proxy.models.usage import UsageReader
@@ -18,7 +18,9 @@ _SHARE = 0.5
 """The least share of failures that opens a breaker: a few among thousands of answers are no reason."""
 
 _STUMBLED = frozenset({500, 501, 505})
-"""Statuses from 500 on that are about one request."""
+"""Statuses from 500 on that may be about one request: its sender must not shut the server for all others."""
+_OWN = frozenset(each.code for each in (UpstreamFailed, Unanswered, UpstreamTimeout))
+"""Codes with which a stream that is translated here says that the server failed."""
 
 
 class GuardedUpstream:
@@ -66,16 +68,14 @@ class GuardedUpstream:
     async def _ask(self, call: Call, ticket: int) -> Reply:
         try:
             reply = await self._upstream.send(call)
-        except asyncio.CancelledError:
-            self._breaker.abandoned(ticket)
-            raise
         except PenstockError as error:
             error.message = self.mask.text(error.message)
-            is_failure = isinstance(error, UpstreamFailed) or is_down(error.status, error.headers.get("x-should-retry"))
+            again = error.headers.get("x-should-retry")
+            is_failure = error.is_down if isinstance(error, UpstreamFailed) else is_down(error.status, again)
             self._breaker.answered(ticket, is_sound=not is_failure)
             raise
-        except Exception:
-            self._breaker.answered(ticket, is_sound=False)
+        except BaseException:  # a client that leaves, or a fault in here: neither says anything of the server
+            self._breaker.abandoned(ticket)
             raise
         should_retry = advice(reply.headers).get("x-should-retry") if reply.status >= 500 else None
         self._breaker.answered(ticket, is_sound=not is_down(reply.status, should_retry))
@@ -137,11 +137,10 @@ class _Watched:
 
 
 def _is_servers(error: Mapping[str, Any] | None) -> bool:
-    """Return whether an error within a stream is the server's own, not one about the request or its key."""
+    """Return whether an error within a stream means that the server cannot work, as its status would."""
     if error is None or find_overflow(words_of(error)) is not None:
         return False
-    is_named = error.get("code") or error.get("type") not in (None, "", "error")
-    return (status_of(error) or (400 if is_named else 500)) >= 500
+    return error.get("code") in _OWN or is_down(status_of(error) or 500)
 
 
 # --- the circuit breaker: a state machine with a clock, and nothing else ---

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed, UpstreamTimeout, UpstreamUnavailable
 from proxy.config.settings import BreakerSettings, Guarded, OpenAIUpstream
+from proxy.http.client import redirected
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.guard import Breaker, GuardedUpstream, is_down
 from tests.scripted import Chunks
@@ -42,27 +43,29 @@ class Scripted(Behind):
 
 
 ERRORS = [
-    (b'data: {"error": {"message": "m", "type": "server_error", "code": null}}', True),
+    (b'data: {"error": {"message": "m", "type": "server_error", "code": null}}', False),
     (b'data: {"error": {"message": "m", "type": "server_error", "code": "upstream_broke_off"}}', True),
-    (b'data: {"error": {"message": "m", "type": "InternalServerError", "code": 500}}', True),
+    (b'data: {"error": {"message": "m", "type": "InternalServerError", "code": 500}}', False),
     (b'data: {"error": {"message": "m", "code": "502"}}', True),
-    (b'data: {"error": "the engine died"}', True),
+    (b'data: {"error": {"message": "m", "type": "server_error", "code": "upstream_timeout"}}', True),
+    (b'data: {"type": "error", "error": {"type": "api_error"}}', False),
+    (b'data: {"error": "the engine died"}', False),
     (b'data: {"type": "error", "error": {"type": "overloaded_error"}}', True),
-    (b'data: {"type": "response.failed", "response": {"error": {"code": "server_error"}}}', True),
+    (b'data: {"type": "response.failed", "response": {"error": {"code": "server_error"}}}', False),
     (b'data: {"type": "response.failed", "response": {"error": {"code": "invalid_prompt"}}}', False),
     (b'data: {"type": "error", "code": "rate_limit_exceeded", "message": "m"}', False),
     (b'data: {"error": {"message": "m", "type": "BadRequestError", "code": 400}}', False),
     (b'data: {"error": {"type": "invalid_request_error", "code": "context_length_exceeded"}}', False),
     (b'data: {"choices": [{"delta": {"content": "\\"error\\""}}], "error": null}', False),
-    (b'data: {"error": {"message": "m", "type": "InternalServerError"}}', True),
-    (b'data: {"type": "error", "code": null, "message": "m"}', True),
+    (b'data: {"error": {"message": "m", "type": "InternalServerError"}}', False),
+    (b'data: {"type": "error", "code": null, "message": "m"}', False),
     (b'data: {"error": {"message": "m", "type": "BadRequestError"}}', False),
     (b'data: {"error": {"message": "m", "type": "content_filter"}}', False),
     (b'data: {"error": "Input validation error", "error_type": "validation"}', False),
     (b'data: {"error": {"message": "Requested tokens (2285) exceed context window of 2048"}}', False),
     (b'data: {"error": {"message": "the request exceeds the available context size", "code": 500}}', False),
 ]
-"""Events that end a stream, and whether they count: such as are about a request or a key do not."""
+"""Events that end a stream, and whether they count: such as may be about a request or a key do not."""
 
 
 def guarded(upstream: Scripted, *, failures: int = 2, **bounds: Any) -> GuardedUpstream:
@@ -87,9 +90,10 @@ async def outcome(upstream: GuardedUpstream) -> Any:
 @pytest.mark.parametrize(("answer", "opens"), [
     pytest.param(UpstreamFailed("x"), True, id="not reached"),
     pytest.param(UpstreamTimeout("x"), True, id="late"),
-    pytest.param(RuntimeError("x"), True, id="a fault of a library"),
+    pytest.param(RuntimeError("x"), False, id="a fault of ours may be about the request"),
     pytest.param([b"a", UpstreamFailed("x", code="upstream_broke_off")], True, id="a stream that breaks off"),
     pytest.param(502, True, id="502"),
+    pytest.param(redirected("x"), False, id="a redirect may be about a path"),
     pytest.param(503, True, id="503"),
     pytest.param(529, True, id="529"),
     pytest.param(500, False, id="500 may be about the request"),

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.names import TAG, is_tagged, key_of, tag_of
 from proxy.context import Context
+from proxy.identity import TAG, is_tagged, key_of, tag_of
 from proxy.policy import Decision, Keep, Policy, Reject, Rewrite
 from proxy.text import counted
 

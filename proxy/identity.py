@@ -12,22 +12,33 @@ Each name comes from the first of these places that has one:
 A stored `conversation` of Responses names a session, too. Claude Code names session and agent in
 `x-claude-code-session-id` and `x-claude-code-agent-id`.
 
-`prompt_cache_key` names no conversation, because clients reuse it for many. But two conversations with the same first
-messages and different keys are different conversations.
+A name counts within its tenant only, and is kept as a hash of both: so it may be any text, of any length, and what is
+stored under it tells nobody the name. `prompt_cache_key` names no conversation, because clients reuse it for many. But
+two conversations with the same first messages and different keys are different conversations.
 """
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
-from proxy.chat import SYSTEM_ROLES, ChatRequest
+from proxy.chat import SYSTEM_ROLES, ChatRequest, Message, encode
 from proxy.chat.cache_marks import unmarked
-from proxy.chat.names import first_of, key_of, tag_of, text_of
 from proxy.chat.wire import last_user
 from proxy.context import Identity
 
 ANONYMOUS = Identity(tenant="anonymous")
 """The identity of clients without a key, who share one tenant."""
+
+TAG = "x_penstock_task"
+"""The key of a message that names its task. No provider knows it: it is taken off before a request is sent."""
+
+SHARED = "shared"
+"""The tag of a message that every task sees; so does a message without one."""
+
+LONGEST = 128
+"""Characters of a name that is shown to a model."""
+
+Kind = Literal["user", "agent", "task"]
 
 _OTHER_KEYS = ("api-key", "x-api-key")
 """Headers besides `authorization` in which SDKs send their key."""
@@ -102,3 +113,49 @@ def _tagged(request: ChatRequest | None) -> str:
 
 def _hash(text: bytes) -> str:
     return blake2b(text, digest_size=16).hexdigest()
+
+
+def key_of(kind: Kind, tenant: str, name: str) -> str:
+    """Return what stands for a name in everything that is kept; empty for an empty one."""
+    if not name:
+        return ""
+    digest = _hash(f"{tenant}\0{kind}\0{name}".encode(errors="surrogatepass"))
+    return f"{kind}-{digest}"
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a body's field, or its JSON if it is no text; empty for null."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else encode(value).decode(errors="replace")
+
+
+def first_of(fields: Mapping[str, Any], *keys: str) -> str:
+    """Return the first name that one of these fields gives; empty where none does."""
+    for key in keys:
+        if key in fields and (name := text_of(fields[key])):
+            return name
+    return ""
+
+
+def may_be_shown(name: str) -> bool:
+    """Return whether a name may stand in a prompt: short, on one line, and made of characters that can be seen."""
+    return len(name) <= LONGEST and name.isprintable()
+
+
+def is_tagged(request: ChatRequest) -> bool:
+    """Return whether a message is tagged with a task."""
+    return request.form.any("tagged", lambda message: TAG in message)
+
+
+def untagged(request: ChatRequest) -> ChatRequest:
+    """Return the request without the tags of its messages; the same one where none has any."""
+    if not is_tagged(request):
+        return request
+    return request.with_messages(message.without(TAG) if TAG in message else message for message in request.messages)
+
+
+def tag_of(message: Message) -> str:
+    """Return the task of a message as it is tagged; empty for one that all see."""
+    tag = message.get(TAG)
+    return "" if tag is None or tag == SHARED else text_of(tag)

@@ -9,8 +9,7 @@ import pytest
 from yarl import URL
 
 from proxy.chat.errors import Unanswered, UpstreamFailed
-from proxy.http.client import Timeouts, Transport
-from proxy.http.connection import ServerConnection
+from proxy.http.client import ServerConnection, Timeouts, Transport
 from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
 
 

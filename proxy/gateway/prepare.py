@@ -18,7 +18,6 @@ from proxy.access.callers import Caller
 from proxy.chat import ChatRequest, Message, listed, with_fields
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
-from proxy.chat.names import TAG, untagged
 from proxy.chat.parse import Body, EarlierLists, ParsedList
 from proxy.chat.reasoning import SIGNS, signed_places
 from proxy.config.settings import BYPASS, Chain, Settings
@@ -31,7 +30,7 @@ from proxy.gateway.hidden import Hidden, HiddenParts, Record, Settle, digest
 from proxy.gateway.relay import Observer
 from proxy.gateway.signed import Prefixes, Settled, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
-from proxy.identity import identify
+from proxy.identity import TAG, identify, untagged
 from proxy.llm.judge import BoundJudge, UpstreamJudge
 from proxy.llm.writer import BoundDrafts, DraftService, Writer
 from proxy.memories.service import MemoryService

@@ -1,9 +1,12 @@
-"""An upstream behind its bounds: so many requests at once, so many waiting, and none for a while after failures."""
+"""An upstream behind its bounds: so many requests at once, so many waiting, and none for a while after failures.
+
+No answer shows the operator's key.
+"""
 
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout, UpstreamUnavailable
@@ -11,7 +14,7 @@ from proxy.chat.sse import ByteStream
 from proxy.config.settings import BreakerSettings, Guarded
 from proxy.models.usage import UsageReader
 from proxy.upstreams.base import Call, Reply, Upstream
-from proxy.upstreams.keys import Mask, keys_of
+from proxy.upstreams.keys import keys_of
 from proxy.upstreams.refusal import advice, find_overflow, status_of, words_of
 
 _SHARE = 0.5
@@ -141,6 +144,57 @@ def _is_servers(error: Mapping[str, Any] | None) -> bool:
     if error is None or find_overflow(words_of(error)) is not None:
         return False
     return error.get("code") in _OWN or is_down(status_of(error) or 500)
+
+
+# --- the operator's keys in what an upstream answers: some echo the key of a request that they refuse ---
+
+_MASK = b"[key]"
+_SHORTEST = 8
+"""Characters of a key; what is shorter, such as `EMPTY`, is no secret, and may be a word of an answer."""
+
+
+class Mask:
+    """A mask for the operator's keys in answers to clients."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = [key.encode() for key in keys if len(key) >= _SHORTEST]
+
+    def body(self, data: bytes) -> bytes:
+        for key in self._keys:
+            data = data.replace(key, _MASK)
+        return data
+
+    def text(self, text: str) -> str:
+        return self.body(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def head(self, reply: Reply) -> None:
+        if self._keys:
+            reply.headers = [(name, self.body(value)) for name, value in reply.headers]
+            reply.body = None if reply.body is None else self.body(reply.body)
+
+    def chunks(self, chunks: ByteStream) -> AsyncIterator[bytes]:
+        """Return a stream without the keys, also if one comes in two chunks."""
+        return self._stream(chunks) if self._keys else aiter(chunks)
+
+    async def _stream(self, chunks: ByteStream) -> AsyncIterator[bytes]:
+        pending = b""
+        async for chunk in chunks:
+            data = self.body(pending + chunk)
+            end = len(data) - self._begun(data)
+            pending = data[end:]
+            if end:
+                yield data[:end]
+        if pending:
+            yield pending
+
+    def _begun(self, data: bytes) -> int:
+        """Return the length of the longest end of the data that begins a key. No key has a line break."""
+        if data.endswith(b"\n"):
+            return 0
+        return max(
+            next((n for n in range(min(len(key) - 1, len(data)), 0, -1) if data.endswith(key[:n])), 0)
+            for key in self._keys
+        )
 
 
 # --- the circuit breaker: a state machine with a clock, and nothing else ---

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, listed, raws, with_fields
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import wrong
-from proxy.chat.names import TAG
 from proxy.chat.parse import Body, Check, parse_list
 from proxy.chat.reasoning import without_reasoning
 from proxy.chat.splice import fields, joined, spliced, with_items, with_members
+from proxy.identity import TAG
 from proxy.wires.view import Unwritable, root_of
 
 

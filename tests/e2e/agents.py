@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from proxy.chat.names import TAG
+from proxy.identity import TAG
 from tests.e2e.conftest import Client
 from tests.e2e.servers import Received, Upstream, say
 from tests.scripted import answer

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.chat.names import key_of
 from proxy.context import Identity
-from proxy.identity import session_key
+from proxy.identity import key_of, session_key
 from proxy.memories import Memory, Owner, scope_of, scopes_seen
 from tests.memories.made import Terms, draft, remembering
 

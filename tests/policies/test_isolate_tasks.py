@@ -9,10 +9,10 @@ from policies.isolate_tasks import IsolateTasks
 from policies.pin_context import PinContext
 from policies.recall_history import RecallHistory
 from proxy.chat import ChatRequest, Message
-from proxy.chat.names import TAG, key_of
 from proxy.chat.wire import flaws
 from proxy.context import Context, Identity
 from proxy.gateway.chain import run
+from proxy.identity import TAG, key_of
 from proxy.policy import Keep, Policy, Reject
 from proxy.testing import Example, chat, context, message, script
 from tests.decisions import rewrite

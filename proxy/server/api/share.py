@@ -8,11 +8,10 @@ from pydantic import Field
 from proxy.access.exchange import Exchange
 from proxy.chat import ROLES, encode
 from proxy.chat.errors import BadRequest, NotFound
-from proxy.chat.names import LONGEST, may_be_shown
 from proxy.chat.parse import Body
 from proxy.context import Identity
 from proxy.gateway.prepare import Services
-from proxy.identity import identify
+from proxy.identity import LONGEST, identify, may_be_shown
 from proxy.server.api.endpoint import JsonFields, sent_json, valid
 from proxy.state.inbox import Given, TooMany
 from proxy.tools.slicing import readable

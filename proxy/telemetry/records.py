@@ -149,9 +149,11 @@ class Records:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(seconds, _PATIENCE)):
                     await self.flush()
-            await last.empty()  # what was ready when the time was over
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await last.empty()  # what was ready when the time was over
         await self._table.aclose()
-        if self._lasts and (lost := len(self._waiting) + len(last) + last.lost):
+        if self._lasts and (lost := len(self._waiting) + len(last) + len(last.leaving) + last.lost):
             _log.error("records are lost: the process ends", extra={"fields": {"requests": lost}})
 
     async def latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
@@ -219,6 +221,9 @@ class _Outlet(deque[tuple[str, bytes]]):
         self._done, self._most, self._write = done, most, write
         self._size = 0
         self._has_failed, self.lost = False, 0
+        self.leaving: Rows = ()
+        """The rows that are being written."""
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def is_filling(self) -> bool:
@@ -233,10 +238,16 @@ class _Outlet(deque[tuple[str, bytes]]):
             self.lost += 1
 
     async def empty(self) -> None:
-        rows = [*self]
-        if not rows:
-            return
-        self.clear()  # to cancel this cancels no thread that writes
+        """Write the rows. Cancelling this cancels no write that is under way."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+        if self:
+            self._task = asyncio.ensure_future(self._empty())
+            await asyncio.shield(self._task)
+
+    async def _empty(self) -> None:
+        self.leaving = rows = [*self]
+        self.clear()
         self._size = 0
         try:
             await self._write(rows)
@@ -250,3 +261,4 @@ class _Outlet(deque[tuple[str, bytes]]):
             if self._has_failed:
                 _log.info(f"records are {self._done} again", extra={"fields": {"lost": self.lost}})
             self._has_failed, self.lost = False, 0
+        self.leaving = ()

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any
@@ -198,6 +200,53 @@ async def test_a_process_that_ends_writes_what_is_ready_and_tells_the_rest(
     assert (told.levelname, vars(told)["fields"]) == ("ERROR", {"requests": 3})
     async with kept(tmp_path / "records.db") as again:
         assert ids(await again.latest(Filters(), 10)) == ["4", "3", "2", "1", "0"]
+
+
+@pytest.mark.parametrize("when", ["queued", "under way"])
+async def test_a_write_that_a_stop_interrupts_is_finished(tmp_path: Path, when: str) -> None:
+    records, begun, go = Records(RecordsSettings(), tmp_path / "records.db"), asyncio.Event(), threading.Event()
+    loop, insert = asyncio.get_running_loop(), table.insert
+
+    def work(*given: Any, **known: Any) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        go.wait(60)
+        if "rows" in known:
+            insert(*given, **known)
+
+    if when == "queued":
+        reading = asyncio.ensure_future(records._table.run(work))
+    else:
+        records._insert = lambda rows: records._table.run(partial(work, rows=rows, max_bytes=2**30, oldest=0))  # type: ignore[method-assign]
+    records.add(made("1"))
+    writing = asyncio.ensure_future(records.flush())
+    await begun.wait()
+    while records._waiting:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    go.set()
+    await records.aclose()
+    if when == "queued":
+        await reading
+    async with kept(tmp_path / "records.db") as again:
+        assert ids(await again.latest(Filters(), 10)) == ["1"]
+
+
+async def test_rows_whose_write_does_not_end_are_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Log:
+        async def append(self, rows: Sequence[tuple[str, bytes]]) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr("proxy.telemetry.records._PATIENCE", 0.05)
+    records = Records(RecordsSettings(), log=Log())  # type: ignore[arg-type]
+    for n in range(3):
+        records.add(made(f"{n}"))
+    await records.aclose()
+    (told,) = caplog.records
+    assert (told.levelname, vars(told)["fields"]) == ("ERROR", {"requests": 3})
 
 
 async def test_a_backlog_larger_than_the_room_is_kept_where_it_can_be_written(tmp_path: Path) -> None:

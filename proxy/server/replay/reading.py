@@ -1,6 +1,7 @@
 """Reads conversations from files; `docs/how-to/replay.md` has the forms."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body
 from proxy.identity import identify
 from proxy.models.usage import Usage, UsageReader
+from proxy.text import counted
 from proxy.wires import body_of
 
 
@@ -47,15 +49,21 @@ def request_of(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def read(path: Path) -> list[Conversation]:
-    """Return the conversations of a file. Raise `BadRequest` for what cannot be read, with its place."""
+    """Return the conversations of a file. Raise `BadRequest` for what cannot be read, with its place.
+
+    Requests that were saved without messages, which the vendor had, are left out with a warning.
+    """
     conversations: list[Conversation] = []
     loose: dict[str, list[RecordedRequest]] = {}
     stored: Stored = {}
+    empty: list[str] = []
     for place, row, line in _rows(path):
         try:
             for item in (_whole(each, stored) for each in _unpacked(row)):
                 if _is_list(item):
                     conversations.append(_message_list(item, path.stem, len(conversations) + 1))
+                elif isinstance(body := item.get("request"), dict) and not {"messages", "input"} & body.keys():
+                    empty.append(place)
                 else:
                     point, name = _point(item, line if item is row else None)
                     loose.setdefault(name, []).append(point)
@@ -65,9 +73,17 @@ def read(path: Path) -> list[Conversation]:
     for name, points in loose.items():
         points.sort(key=lambda point: point.at or 0.0)  # stable where nothing says when they came
         conversations.append(Conversation(name, path.stem, [*_answered(points)]))
+    _warn(empty)
     if not conversations:
         raise BadRequest(f"{path}: no conversation in it")
     return conversations
+
+
+def _warn(empty: Sequence[str]) -> None:
+    """Tell of requests without messages, of which these are the places."""
+    if empty:
+        told = f"{counted(len(empty), 'request')} without messages left out, the first at {empty[0]}"
+        print(f"warning: {told}", file=sys.stderr)
 
 
 def _is_list(row: Mapping[str, Any]) -> bool:
@@ -142,7 +158,7 @@ def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
 
 
 def _listed(body: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    name = "input" if "input" in body else "messages"
+    name = "messages" if "messages" in body else "input"
     listed = body.get(name) or []
     return name, [{"role": "user", "content": listed}] if isinstance(listed, str) else listed
 

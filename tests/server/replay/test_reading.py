@@ -66,6 +66,24 @@ def test_saved_requests_come_in_their_order_with_what_was_reported(tmp_path: Pat
     assert first.headers == {"x-a": "b"}
 
 
+def test_a_saved_request_without_messages_is_left_out_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_prompt = {"request": {"model": "m", "prompt": {"id": "pmpt_1"}}, "response": {"id": "resp_1", "output": []}}
+    going_on = {"request": {"model": "m", "previous_response_id": "resp_0"}}
+    path = written(tmp_path, by_prompt, {"request": {"model": "m", "messages": TALK[:2]}}, going_on)
+    (found,) = read(path)
+    assert sizes(found) == [2]
+    assert capsys.readouterr().err == f"warning: 2 requests without messages left out, the first at {path}:1\n"
+
+
+def test_a_stored_conversation_is_whole_where_a_request_adds_nothing(tmp_path: Path) -> None:
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "In Quito."}]}
+    begun = {"request": {"model": "m", "input": "Where is A-1?"}, "response": {"id": "resp_1", "output": [said]}}
+    (found,) = read(written(tmp_path, begun, {"request": {"model": "m", "previous_response_id": "resp_1"}}))
+    assert len(found.points[1].body["input"]) == 2
+
+
 def test_logged_answers_are_read(tmp_path: Path) -> None:
     response = {"choices": [{"message": TALK[2]}], "usage": {"prompt_tokens": 9}}
     (found,) = read(written(tmp_path, {"request": {"model": "m", "messages": TALK[:2]}, "response": response}))
@@ -100,7 +118,8 @@ def test_records_with_text_are_read_as_the_admin_endpoint_gives_them(tmp_path: P
     ('{"request": {"messages": [{"role": "user"}]}, "answer": {"role": "assistant", "tool_calls": 5}}', "tool_calls"),
     ('{"at": 1' + "0" * 400 + ', "request": {"messages": [{"role": "user"}]}}', "no conversation (OverflowError"),
     ('{"request_id": "r", "model": "m"}', "a record without text"),
-    ('{"conversation": "c", "request": {"model": "m"}}', "messages must be a list of messages"),
+    ('{"conversation": "c", "request": {"model": "m"}}', "no conversation in it"),
+    ('{"request": {"model": "m", "messages": 5}}', "messages must be a list of messages"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "talks.jsonl"

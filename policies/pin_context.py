@@ -12,8 +12,7 @@ from proxy.chat.blocks import PINNED, entries_block, entry
 from proxy.chat.provenance import of_client, raws, standing
 from proxy.chat.texts import arguments
 from proxy.context import Context
-from proxy.history.pins import Pattern, marked, open_plan, system_messages
-from proxy.history.plans import earlier_copies, plan_of
+from proxy.history.pins import Pattern, earlier_copies, marked, open_plan, plan_of, system_messages
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
 

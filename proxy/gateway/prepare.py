@@ -6,7 +6,7 @@ The only place that builds the `Context` of a request: the same for those that a
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -24,15 +24,15 @@ from proxy.config.settings import BYPASS, Chain, Settings
 from proxy.context import Conditions, Context, ContextServices, Identity, ModelProfile, Outage
 from proxy.economics import UNCACHED
 from proxy.gateway import signed
-from proxy.gateway.answer_notes import CorrectionService
+from proxy.gateway.answer_notes import BoundCorrections, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
 from proxy.gateway.hidden import Hidden, HiddenParts, Record, Settle, digest
 from proxy.gateway.relay import Observer
 from proxy.gateway.signed import Prefixes, Settled, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
 from proxy.identity import TAG, identify, untagged
-from proxy.llm.judge import BoundJudge, UpstreamJudge
-from proxy.llm.writer import BoundDrafts, DraftService, Writer
+from proxy.llm.judge import UpstreamJudge
+from proxy.llm.writer import DraftService, Writer
 from proxy.memories.service import MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
 from proxy.models.usage import ReportMemory
@@ -87,9 +87,6 @@ class Writing:
     writer: Writer
     drafts: DraftService
 
-    def bind(self, who: Identity, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts:
-        return self.drafts.bind(who, self.writer.authorization(route.upstream, headers), outage)
-
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -114,10 +111,28 @@ class Services:
     judge: UpstreamJudge | None = None
     writing: Writing | None = None
 
-    def judging(self, who: Identity, route: Route, headers: Mapping[str, str]) -> BoundJudge | None:
-        if self.judge is None:
-            return None
-        return self.judge.bind(who, self.judge.authorization(route.upstream, headers))
+    def bind(
+        self,
+        needs: Collection[Need],
+        who: Identity,
+        corrections: BoundCorrections | None,
+        route: Route,
+        headers: Mapping[str, str],
+        outage: Outage,
+    ) -> ContextServices:
+        """Return the services that the steps of a chain need, for one request of a conversation."""
+        embedding, writing, judge = self.embedding, self.writing, self.judge
+        drafts = None
+        if writing is not None and "writer" in needs:
+            drafts = writing.drafts.bind(who, writing.writer.authorization(route.upstream, headers), outage)
+        return ContextServices(
+            embedder=embedding.bind(who) if embedding is not None and "embedding" in needs else None,
+            drafts=drafts,
+            judge=judge.bind(who, judge.authorization(route.upstream, headers)) if judge and "judge" in needs else None,
+            memories=self.memories.bind(who, outage) if "memories" in needs else None,
+            corrections=corrections,
+            inbox=self.shares.bind(who, outage),
+        )
 
     @property
     def threads(self) -> tuple[Threads, ...]:
@@ -367,7 +382,7 @@ class Preparation:
         these tools, and the steps are told so.
         """
         begin_work()
-        services, server = self._services, self._server
+        services = self._services
         sent, who = await self._read(body, asked)
         is_guarded = bool(chosen.guards)
         if is_guarded:
@@ -378,15 +393,11 @@ class Preparation:
         runs_tools = sends and not (body.wire == "responses" and any(sent.rest.get(name) for name in _STORED))
         if sends and not runs_tools:  # nothing may leave that the model could not read again
             chosen = chosen.without_tools
-        needs = chosen.needs
         profile = await self._profile(route, who, chosen, incoming)
         tokens, once = services.tokens.bind(who, profile), services.once.bind(who)
         archive, memo = services.archives.bind(who, outage), services.memos.bind(who, outage)
         corrections = services.corrections.bind(who, chosen.observers, outage) if chosen.observers else None
         secret = await memo.settle("placeholders", token_hex()) if chosen.may_guard else ""
-        edits = route.upstream.abilities.native_edits.get(body.wire, frozenset())
-        writing = services.writing if "writer" in needs else None
-        embedding = services.embedding if "embedding" in needs else None
         ctx = Context(
             incoming=incoming,
             model=profile,
@@ -395,24 +406,8 @@ class Preparation:
             archive=archive if runs_tools or not sends else None,
             once=once,
             memo=memo,
-            services=ContextServices(
-                embedder=None if embedding is None else embedding.bind(who),
-                drafts=None if writing is None else writing.bind(who, route, asked.headers, outage),
-                judge=services.judging(who, route, asked.headers) if "judge" in needs else None,
-                memories=services.memories.bind(who, outage) if "memories" in needs else None,
-                corrections=corrections,
-                inbox=services.shares.bind(who, outage),
-            ),
-            conditions=Conditions(
-                deadline=server.chain_deadline,
-                patience=server.patience,
-                headers=without_credentials(asked.headers),
-                now=self._clock() // 60 * 60,
-                runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
-                on_hold=services.reports.on_hold(who),
-                native_edits=edits if sends else frozenset(),
-                may_choose_model=sends and asked.may_choose_model,
-            ),
+            services=services.bind(chosen.needs, who, corrections, route, asked.headers, outage),
+            conditions=self._conditions(sent, route, who, asked, runs_tools=runs_tools, sends=sends),
             secret=secret.encode(),
             outage=outage,
         )
@@ -437,6 +432,21 @@ class Preparation:
         signs = route.upstream.abilities.signs
         may_lack = (sent.tools and chosen.bringing) or (body.wire == CHAT_WIRE and (signs or signed_places(sent)))
         return await self._services.hidden.restored(sent, scope, outage, signed=signs) if may_lack else sent
+
+    def _conditions(
+        self, sent: ChatRequest, route: Route, who: Identity, asked: Asked, *, runs_tools: bool, sends: bool
+    ) -> Conditions:
+        edits = route.upstream.abilities.native_edits.get(sent.wire, frozenset())
+        return Conditions(
+            deadline=self._server.chain_deadline,
+            patience=self._server.patience,
+            headers=without_credentials(asked.headers),
+            now=self._clock() // 60 * 60,
+            runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
+            on_hold=self._services.reports.on_hold(who),
+            native_edits=edits if sends else frozenset(),
+            may_choose_model=sends and asked.may_choose_model,
+        )
 
     async def _profile(self, route: Route, who: Identity, chosen: Chosen, request: ChatRequest) -> ModelProfile:
         """Return the model's profile, with the rules of the cache as the conversation uses it."""

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from proxy.chat import Message
 from proxy.chat.blocks import SUMMARY, build, indented
 from proxy.chat.markers import MARKER
-from proxy.history.pins import PinnedLine
-from proxy.history.plans import Plan
+from proxy.history.pins import PinnedLine, Plan
 from proxy.history.reading import BRIEF, LONG, AnswerPiece, Reading, clipped, ends, shortened, size
 from proxy.text import counted
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import Message
 from proxy.history.digest import LineRank, block, choose, lines
-from proxy.history.pins import PinnedLine
-from proxy.history.plans import Plan
+from proxy.history.pins import PinnedLine, Plan
 from proxy.history.reading import ends, read, shortened
 from tests.talk import assistant, calls, result, system, user
 

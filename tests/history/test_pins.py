@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.chat import Message
-from proxy.history.pins import PinnedLine, compiled, marked, open_plan, system_messages
-from proxy.history.plans import plan_of
+from proxy.history.pins import PinnedLine, compiled, marked, open_plan, plan_of, system_messages
 from tests.talk import assistant, calls, result, system, user
 
 BOXES = "Plan:\n- [x] read the code\n1. [~] write  a test\nThat is all."

@@ -15,7 +15,7 @@ from proxy.compaction.lines import condensed
 from proxy.compaction.references import is_referring, lines_of_results, with_standing
 from proxy.context import Archive, Context
 from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee
-from proxy.history.handover import WHOLE, asks_for_summary
+from proxy.history.handover import asks_for_summary
 from proxy.history.pins import Pattern
 from proxy.history.summaries import (
     BYTES,
@@ -46,7 +46,7 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     The digest stands behind the system messages, as data in the user's role: the user's messages, word for word and
     numbered by turns; under each the answers; the open plan; with tools the handles of what left. When room is short,
     questions and small talk leave first. The last user message stays whole. A client that asks for a summary of the
-    conversation itself, as agents do before they delete it, gets all of it to the model.
+    conversation itself, as agents do before they delete it, gets all of it to the model while it fits.
     """
 
     stage: ClassVar = Stage.SHORTENS
@@ -119,8 +119,9 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         count, came = await ctx.tokens.count(request), await ctx.tokens.count(ctx.incoming)
         usable = ctx.model.usable(request)
         share = f"context at {count.total / usable:.0%}"
-        if count.total + came.total <= usable * self.warn_at / 2:  # even if each message had its larger form
-            return Keep(share)
+        fits = count.total + came.total <= usable * self.warn_at / 2  # even if each message had its larger form
+        if fits or (count.total <= usable and asks_for_summary(ctx.incoming)):
+            return Keep(share if fits else f"{share}, whole because a summary of it is asked for")
         sizes = (await ctx.tokens.sizes(request.messages))[len(head) :]
         sent = as_sent(request, len(head), ctx.incoming) or talk
         born = sizes if sent is talk else (await ctx.tokens.sizes(ctx.incoming.messages))[-len(sent) :]
@@ -161,8 +162,6 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         # without a prompt cache a cut costs nothing, but what fits easily stays all the same
         again = self.compress_at if ctx.model.cache.ttl else (self.compress_at + self.cut_to) / 2
         marks = Marks(self.compress_at, self.cut_to, self.critical_at, self.summary_share, self.warn_at, again)
-        if asks_for_summary(request):
-            return Room.of(ctx.model.window, usable, fixed, WHOLE)
         return Room.of(ctx.model.window, usable, fixed, marks, self.keep_turns)
 
 

@@ -26,7 +26,7 @@ class RejectOversize(Policy):
         count = await ctx.tokens.count(request)
         usable = ctx.model.usable(request)
         limit = int(usable * self.share)
-        if count.total > limit and asks_for_summary(request):  # which is made of all that fits
+        if count.total > limit and asks_for_summary(ctx.incoming):  # which is made of all that fits
             limit = int(usable * max(self.share, 1.0))
         used = f"{count.total} of {usable} usable tokens ({count.total / usable:.0%})"
         if count.total <= limit:

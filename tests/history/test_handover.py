@@ -1,5 +1,7 @@
 """Requests to sum the conversation up are known in many languages; others are not taken for one."""
 
+from typing import Any
+
 import pytest
 
 from policies.compress_history import CompressHistory
@@ -27,11 +29,19 @@ from tests.talk import assistant, calls, result, user
         "Shrň nám to.",
         "Hãy tóm tắt mọi thứ.",
         "סכם את השיחה.",
-        "สรุปให้หน่อย",
-        f"{'lorem ipsum ' * 40} Sum up? Or rather summarize it.",
+        "ช่วยสรุปบทสนทนาให้หน่อย",
+        "Sum everything up, I have to go.",
+        "Resúmeme la charla en diez puntos.",
+        "Foglald össze, amiben megállapodtunk.",
+        "请把这次会话整理成交接文档。",
+        f"Text only.{' No tools.' * 20}\n\nYour task is to make a summary of the conversation.{' Leave out nothing.' * 90}",
+        [
+            {"type": "text", "text": "ok " * 900},
+            {"type": "text", "text": f"Make a summary of this session.{' So.' * 900}"},
+        ],
     ],
 )
-def test_request_for_a_summary_is_known(text: str) -> None:
+def test_request_for_a_summary_is_known(text: Any) -> None:
     assert asks_for_summary(chat("s").with_messages([user("hi"), assistant("hi"), user(text)]))
 
 
@@ -39,12 +49,15 @@ def test_request_for_a_summary_is_known(text: str) -> None:
     "text",
     [
         f"{'lorem ipsum ' * 20} a summary, among other things {'lorem ipsum ' * 20}",
+        f"Summarize this paragraph: {'The cat sat on the mat. ' * 9}",
+        f"Is this letter polite?\n\nDear tenants, {'it was a good year. ' * 9}\n\nIn summary, you owe us 300 euros.",
+        [{"type": "text", "text": "Summarize this."}, {"type": "file", "file": {"file_id": "f1"}}],
         "Our conversation was nice.",
         "<conversation_summary>\nx\n</conversation_summary>",
         "ok",
     ],
 )
-def test_other_messages_are_none(text: str) -> None:
+def test_other_messages_are_none(text: Any) -> None:
     assert not asks_for_summary(chat("s").with_messages([user(text)]))
 
 
@@ -65,6 +78,12 @@ def test_an_agent_that_may_call_no_tool_any_more_asks_for_a_text(
     assert asks_for_summary(request) is known
 
 
+def test_only_the_first_request_without_tools_is_taken_for_a_summary() -> None:
+    talk = [user("hi"), calls("c1"), result("c1"), assistant("Done."), user("Och nu?"), user("Och sen?")]
+    assert asks_for_summary(chat("s").with_messages(talk))
+    assert not asks_for_summary(chat("s").with_messages([*talk, assistant("Ingenting."), user("Bra.")]))
+
+
 @pytest.mark.parametrize(("text", "whole"), [("Please summarise our conversation so far.", True), ("And now?", False)])
 async def test_request_for_a_summary_goes_whole_while_it_fits(text: str, whole: bool) -> None:
     talk = [message for n in range(60) for message in (user(f"{n} " + "word " * 30), assistant("word " * 32))]
@@ -76,3 +95,14 @@ async def test_request_for_a_summary_goes_whole_while_it_fits(text: str, whole: 
     assert isinstance(decision, Keep if whole else Rewrite)
     if whole:
         assert isinstance(await RejectOversize().apply(request, ctx), Keep)
+
+
+async def test_request_for_a_summary_that_does_not_fit_whole_moves_no_cut() -> None:
+    talk = [message for n in range(90) for message in (user(f"{n} " + "word " * 30), assistant("word " * 32))]
+    request = chat("s").with_messages([*talk, user("And now?")])
+    asked = chat("s").with_messages([*talk, user("Recap?")])
+    ctx = context(request, window=5640, archive=MemoryArchive())
+    shorter, summed = await CompressHistory().apply(request, ctx), await CompressHistory().apply(asked, ctx)
+    assert isinstance(shorter, Rewrite)
+    assert isinstance(summed, Rewrite)
+    assert shorter.request.messages[:-1] == summed.request.messages[:-1]

@@ -15,8 +15,7 @@ from time import perf_counter
 
 from proxy.context import Identity
 from proxy.state.archive import Archives
-from proxy.state.redis import RedisStore
-from proxy.state.redis_server import RedisServer
+from proxy.state.redis import RedisServer, RedisStore
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store
 

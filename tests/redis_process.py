@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.state.redis import RedisStore
-from proxy.state.redis_server import RedisServer
+from proxy.state.redis import RedisServer, RedisStore
 
 
 def binary() -> str:

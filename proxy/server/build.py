@@ -81,11 +81,9 @@ def build_stores(settings: Settings) -> Stores:
         store = SqliteStore(folder and folder / "archive", state.max_mib * 2**20)
         return Stores(store, SqliteCounters(folder and folder / "counters"), records, PATIENCE)
     try:
-        from proxy.state.redis_server import RedisServer
+        from proxy.state.redis import RedisCounters, RedisLog, RedisServer, RedisStore
     except ImportError:
         raise ConfigError("state on Redis needs redis-py: pip install 'penstock[redis]'") from None
-    from proxy.state.redis import RedisCounters, RedisLog, RedisStore
-
     server = RedisServer(
         state.url.get_secret_value(),
         password=None if state.password is None else state.password.get_secret_value(),

@@ -74,7 +74,7 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch
     settings, imported = loaded(tmp_path, "state: redis://h"), builtins.__import__
 
     def without(name: str, *arguments: Any, **options: Any) -> Any:
-        if name == "proxy.state.redis_server":
+        if name == "proxy.state.redis":
             raise ImportError(name)
         return imported(name, *arguments, **options)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.state import redis_server
+from proxy.state import redis as redis_state
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, working
 from tests.e2e.served import served
@@ -20,7 +20,7 @@ from tests.redis_process import RedisProcess
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_server, "PROBE_EVERY", 0.05)
+    monkeypatch.setattr(redis_state, "PROBE_EVERY", 0.05)
 
 
 def on(running: RedisProcess, url: str, timeout: float = 60.0) -> str:

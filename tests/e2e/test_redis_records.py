@@ -4,8 +4,7 @@ import secrets
 import zlib
 from typing import Any
 
-from proxy.state.redis import RedisLog
-from proxy.state.redis_server import RedisServer
+from proxy.state.redis import RedisLog, RedisServer
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import filled, until
 from tests.e2e.test_admin import BODY, CONFIG, SECRET

@@ -12,9 +12,7 @@ from redis.exceptions import ConnectionError as Unconnected
 from redis.exceptions import ResponseError
 
 from proxy.state import redis as redis_state
-from proxy.state import redis_server
-from proxy.state.redis import RedisCounters, RedisLog, RedisStore
-from proxy.state.redis_server import RedisServer
+from proxy.state.redis import RedisCounters, RedisLog, RedisServer, RedisStore
 from proxy.state.store import Cause, StoreError
 from tests.loopback import free_port
 from tests.redis_process import RedisProcess, redis_process
@@ -25,7 +23,7 @@ LONG = 30.0
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_server, "PROBE_EVERY", 0.02)
+    monkeypatch.setattr(redis_state, "PROBE_EVERY", 0.02)
 
 
 @pytest.fixture
@@ -87,7 +85,7 @@ async def test_nothing_waits_for_a_server_that_sleeps(running: RedisProcess, mon
     store = running.store(timeout=1.0)
     await store.put("a", b"1", ttl=100)
     running.signal(signal.SIGSTOP)
-    for _ in range(redis_server.FAILURES):
+    for _ in range(redis_state.FAILURES):
         with pytest.raises(StoreError, match="unreachable"):
             await store.get("a")
     asked: list[object] = []
@@ -375,7 +373,7 @@ async def test_two_prefixes_share_nothing(running: RedisProcess) -> None:
 async def test_calls_beyond_a_bound_are_refused(
     running: RedisProcess, store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_server, "MOST_WAITING", 4)
+    monkeypatch.setattr(redis_state, "MOST_WAITING", 4)
     await store.put("a", b"1", ttl=100)
     running.signal(signal.SIGSTOP)
     reads = [asyncio.ensure_future(store.get("a")) for _ in range(4)]

@@ -460,19 +460,26 @@ class ChatRequest:
 
     def encode(self) -> bytes:
         """Return the JSON body: client order, client bytes for all that was not changed, compact UTF-8 for the rest."""
-        parts: list[bytes] = []
+        parts: list[bytes] = []  # joined once: each copy of a long body costs more than the list
         for key in dict.fromkeys((*self.order, "tools", *self.rest)):
             if value := self._encoded(key):
-                parts += (b"," if parts else b"{", encode(key), b":", *value)
-        return b"".join((*parts, b"}")) if parts else b"{}"
+                value[0] = encode(key) + b":" + value[0]
+                parts += value
+        parts = parts or [b""]
+        parts[0] = b"{" + parts[0]
+        parts[-1] += b"}"
+        return b",".join(parts)
 
-    def _encoded(self, key: str) -> Sequence[bytes]:
-        """Return the parts of a field's JSON, which are joined once; none where there is no such field."""
+    def _encoded(self, key: str) -> list[bytes]:
+        """Return a field's JSON, divided between the items of a list; none where there is no such field."""
         if key == "model":
-            return (encode(self.model),)
+            return [encode(self.model)]
         if key == "messages" or (key == "tools" and self.tools):
-            return b"[", b",".join(raws(self.messages if key == "messages" else self.tools)), b"]"
-        return (self.rest.raw(key),) if key in self.rest else ()
+            parts = [*raws(self.messages if key == "messages" else self.tools)] or [b""]
+            parts[0] = b"[" + parts[0]
+            parts[-1] += b"]"
+            return parts
+        return [self.rest.raw(key)] if key in self.rest else []
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

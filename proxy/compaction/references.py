@@ -8,7 +8,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import compress, pairwise
+from operator import attrgetter, not_
 from typing import NamedTuple
 
 from proxy.chat import Message
@@ -169,9 +170,10 @@ def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
     wanted, missing = own.distinct, {*own.distinct}  # of a line such as a bracket enough places are soon known
     places: _Places = {}
     count: dict[tuple[int, int], int] = {}
-    for text in range(len(earlier) - 1, -1, -1):
+    others = map(wanted.isdisjoint, map(attrgetter("distinct"), earlier))
+    for text in reversed([*compress(range(len(earlier)), map(not_, others))]):
         there = earlier[text]
-        if missing.isdisjoint(there.distinct) and (1 not in there.noted or wanted.isdisjoint(there.distinct)):
+        if missing.isdisjoint(there.distinct) and 1 not in there.noted:
             continue
         for at, (key, noted) in enumerate(zip(there.keys, there.noted, strict=True)):
             if key in wanted and (known := count.get((key, noted), 0)) < _NEAREST:

@@ -14,7 +14,7 @@ import orjson
 from proxy.chat import ChatRequest, called_name, with_fields
 from proxy.chat.errors import Unanswered
 from proxy.chat.reasoning import AS_TEXT
-from proxy.chat.sse import ByteStream, EventSplitter, encoded_event, read_event
+from proxy.chat.sse import ByteStream, EventSplitter, encoded_event, event_data, read_event
 from proxy.models.usage import Usage, read_usage
 from proxy.state.threads import do_sized
 from proxy.text.tables import table
@@ -64,6 +64,8 @@ class AnswerWriter(ABC):
         self._open: tuple[str, int] | None = None
         """The kind and the place of the part that is under way."""
         self._text: list[str] = []
+        self.is_over = False
+        """True once the server said that this is all."""
         self._model, self._finish, self._usage = request.model, "stop", Usage()
 
     def take(self, answer: Mapping[str, Any]) -> None:
@@ -73,7 +75,8 @@ class AnswerWriter(ABC):
             self._usage = read_usage(answer["usage"])
 
     def feed(self, message: Mapping[str, Any], finish: str | None = None) -> Iterator[bytes]:
-        self._finish = finish if finish and isinstance(finish, str) else self._finish
+        if finish and isinstance(finish, str):
+            self._finish, self.is_over = finish, True
         for kind, place, text, call in pieces_of(message):
             if self._open != (kind, place):
                 yield from self._close()
@@ -357,10 +360,13 @@ class BridgedUpstream:
                         yield written
             if written := self._event(events.rest(), writer):
                 yield written
+        if not writer.is_over:
+            raise Unanswered("the upstream broke off its answer; it may have processed the request")
         yield b"".join(writer.end())
 
     def _event(self, event: bytes, writer: AnswerWriter) -> bytes:
         content = read_event(event)
+        writer.is_over = writer.is_over or event_data(event) == b"[DONE]"
         if (error := content.get("error")) and isinstance(error, Mapping):
             raise Unanswered(str(error.get("message") or "the upstream broke off"), code="upstream_broke_off")
         writer.take(content)

@@ -5,7 +5,7 @@ They report dropped reasoning, edits of their own, causes of a missed cache, and
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
@@ -118,6 +118,17 @@ _COUNTED = ("input", "output", "cached", "written", "reasoning")
 _NOTICED = ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens", "reasoning_tokens")
 _MODALITIES = ("text", "image", "audio")
 
+_PARTS = ("response.", "content_block_", "message_", "ping")
+"""The beginnings of types of events in Responses and Messages."""
+_ENDS = frozenset(
+    {
+        "message_delta",
+        "message_stop",
+        *(f"response.{how}" for how in ("completed", "incomplete", "failed", "cancelled")),
+    }
+)
+"""The types of events with which these end."""
+
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
 
@@ -195,22 +206,24 @@ class UsageReader:
         finish: tuple[str, ...] = ()
         error, report = None, NO_REPORT
         recent = b"".join(self._recent)
-        for line in (*(self._first or recent[:_TAIL]).splitlines()[:2], *recent[-_TAIL:].splitlines()):
-            if line.startswith(b"data:") and (event := json_object(line[5:])):
-                # Responses and Messages put what tells of the answer into the event
-                answer = _mapping(event.get("response")) or _mapping(event.get("message")) or event
-                usage = _read(answer)
-                finish = usage.finish_reasons or finish
-                error = _error(event) or _error(answer) or error
-                report = report.joined(read_report(event)).joined(read_report(answer))
-                if usage.input or not result.input:
-                    result = usage
-                elif usage.output is not None:  # Anthropic may tell of the prompt at the beginning alone
-                    result = result._replace(output=usage.output)
+        last = _events(recent[-_TAIL:].splitlines())
+        for event in (*_events((self._first or recent[:_TAIL]).splitlines()[:2]), *last):
+            # Responses and Messages put what tells of the answer into the event
+            answer = _mapping(event.get("response")) or _mapping(event.get("message")) or event
+            usage = _read(answer)
+            finish = usage.finish_reasons or finish
+            error = _error(event) or _error(answer) or error
+            report = report.joined(read_report(event)).joined(read_report(answer))
+            if usage.input or not result.input:
+                result = usage
+            elif usage.output is not None:  # Anthropic may tell of the prompt at the beginning alone
+                result = result._replace(output=usage.output)
         if result.input is None:  # the event that tells of it may be longer than what is kept
             used = _read({"usage": _cut_usage(recent[-_TAIL:])})
             result = used._replace(model=result.model, response_id=result.response_id)
-        return result._replace(finish_reasons=finish, error=_named(error), report=report)
+        is_cut = not finish and b"[DONE]" not in recent[-_TAIL:] and _lack_end(last)
+        named = _named(error) or ("upstream_broke_off" if is_cut else None)
+        return result._replace(finish_reasons=finish, error=named, report=report)
 
     def failure(self) -> Mapping[str, Any] | None:
         """Return the error that one of the last events of a stream is; None if there is none."""
@@ -224,6 +237,18 @@ class UsageReader:
             return _read(_decoder.decode(body))
         except (ValueError, RecursionError):
             return Usage()
+
+
+def _events(lines: Sequence[bytes]) -> Sequence[Mapping[str, Any]]:
+    found = (json_object(line[5:]) for line in lines if line.startswith(b"data:"))
+    return [event for event in found if event]
+
+
+def _lack_end(events: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the last events are parts of an answer without its end. Of other streams no end is known."""
+    kinds = [str(event.get("type")) for event in events]
+    is_part = bool(events) and (isinstance(events[-1].get("choices"), list) or kinds[-1].startswith(_PARTS))
+    return is_part and _ENDS.isdisjoint(kinds)
 
 
 def _error(event: Mapping[str, Any]) -> Mapping[str, Any] | None:

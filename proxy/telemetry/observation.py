@@ -106,6 +106,8 @@ class Observation(Record):
     """Labels of the last model and its upstream; there are not many of them, whatever clients ask for."""
     entry = NONE
     _key: str | None = None
+    _broken: str | None = None
+    """The error with which an answer ended that had begun well."""
     _profile: ModelProfile | None = None
     _overflow = _answering = _ended = False
 
@@ -215,7 +217,7 @@ class Observation(Record):
             return
         self._ended = True
         seconds = perf_counter() - self._started
-        kind = kind_of(error)
+        kind = kind_of(error) or self._broken
         if "model" in self.known:
             self.metrics.routed(self.model, self._upstream)
         self.metrics.of("active_requests").dec()
@@ -348,6 +350,8 @@ class ObservedCall:
         if isinstance(error, PenstockError) and error.code is None:
             status, error = error.status, None
         kind = kind_of(error) or (str(status) if status is not None and status >= 400 else None)
+        if status is not None and status < 400:
+            self._request._broken = kind
         self._request._called(kind, usage, facts or {})
         if self._counted is not None:
             seconds = perf_counter() - self._started

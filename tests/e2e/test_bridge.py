@@ -215,9 +215,12 @@ async def test_an_answer_that_was_cut_off_says_so(world: World, finish: str, cla
     [
         ({"error": {"message": "boom"}}, "boom"),
         ({"choices": [{"delta": {"tool_calls": ["hi"]}}]}, "no answer of OpenAI's"),
+        ({"choices": []}, "broke off its answer"),
     ],
 )
-async def test_what_came_in_front_of_an_error_reaches_the_client(world: World, last: Any, says: str) -> None:
+async def test_what_came_in_front_of_an_error_or_of_a_missing_end_reaches_the_client(
+    world: World, last: Any, says: str
+) -> None:
     told = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "One,"}}]}
     world.behind.respond = streaming(event(told) + event(last))
     said: Any = [{"role": "user", "content": "Count"}]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.testing import lifelike
+from tests.e2e import servers
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Upstream, plainly, say
 from tests.scripted import answer
@@ -180,6 +181,18 @@ async def test_all_workers_write_and_a_restart_loses_nothing(lab: Lab) -> None:
     # two workers may end theirs in the same millisecond
     assert sorted(before, key=lambda each: str(each["ended"]), reverse=True) == before
     assert sorted(each["request_id"] for each in before) == [f"{n}" for n in range(8)]
+
+
+async def test_a_stream_without_its_end_is_recorded_as_broken_off(lab: Lab) -> None:
+    client = await running(lab)
+    part = {"choices": [{"index": 0, "delta": {"content": "One,"}, "finish_reason": None}]}
+    lab.behind.respond = servers.streaming(f"data: {json.dumps(part)}\n\n".encode())
+    for model in ("m", "plain"):
+        await sent(client, "cut", model=model, stream=True)
+    found = (await told(client, "/requests"))["requests"]
+    assert [(each["status"], each["error"]) for each in found] == [(200, "upstream_broke_off")] * 2
+    metrics = (await client.get("/metrics", key="s3cret")).body.decode()
+    assert 'penstock_upstream_errors_total{reason="upstream_broke_off",upstream="main"} 2.0' in metrics
 
 
 async def test_records_can_be_off(lab: Lab) -> None:

@@ -276,3 +276,27 @@ def test_of_messages_the_first_event_may_tell_the_prompt_alone(length: int, told
 def test_an_error_in_a_stream_is_one_whatever_its_code_is(event: Any, code: str | None) -> None:
     data = b"data: " + json.dumps(event).encode()
     assert read([stream(CHUNK, data, DONE)]).error == code
+
+
+CHAT: Any = {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": None}]}
+DELTA = {"type": "response.output_text.delta", "delta": "x"}
+BLOCK = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "x"}}
+
+
+@pytest.mark.parametrize(("events", "is_cut"), [
+    pytest.param([CHAT, CHAT], True, id="chat"),
+    pytest.param([CHAT, {"choices": [], "usage": {"prompt_tokens": 5}}], True, id="chat with usage"),
+    pytest.param([CHAT] * 500, True, id="a long chat"),
+    pytest.param([CHAT, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}], False, id="a finished chat"),
+    pytest.param([CHAT, "[DONE]"], False, id="a chat with its end alone"),
+    pytest.param([BLOCK, {"type": "ping"}], True, id="Messages"),
+    pytest.param([BLOCK, {"type": "message_stop"}], False, id="finished Messages"),
+    pytest.param([DELTA], True, id="Responses"),
+    pytest.param([DELTA, {"type": "response.incomplete", "response": {}}], False, id="finished Responses"),
+    pytest.param([DELTA, {"type": "response.completed", "response": {"output": "x" * 20_000}}], False, id="a long end"),
+    pytest.param([{"type": "transcript.text.delta", "delta": "x"}], False, id="another kind of stream"),
+    pytest.param([], False, id="none"),
+])  # fmt: skip
+def test_a_stream_that_lacks_its_end_was_broken_off(events: list[Any], is_cut: bool) -> None:
+    data = (each if isinstance(each, str) else json.dumps(each) for each in events)
+    assert read(f"data: {each}\n\n".encode() for each in data).error == ("upstream_broke_off" if is_cut else None)

@@ -142,7 +142,7 @@ class Attempts:
         """Go on with the model that a step chose; with the same one again where the caller may not use that."""
         self.has_chosen = True
         try:
-            route = self._routes.of(model, self._http.caller)
+            route = self._routes.of(model, self._http.caller.may_use)
         except PenstockError as error:
             fields = {"policy": by, "why": error.code, "request_id": self._http.request_id}
             _log.warning("the model that a policy chose cannot be used", extra={"fields": fields})
@@ -243,7 +243,7 @@ class Attempts:
         self._remaining.extendleft(reversed(names))
         while self._remaining and len(self._tried) < _MOST:
             try:
-                route = self._routes.of(self._remaining.popleft(), self._http.caller)
+                route = self._routes.of(self._remaining.popleft(), self._http.caller.may_use)
             except NotFound:  # for this key; that all can be routed is checked with the configuration
                 continue
             if _place(route) not in self._tried:

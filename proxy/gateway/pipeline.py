@@ -54,7 +54,7 @@ class Pipeline:
         Raises `PenstockError` where nothing could be answered.
         """
         async with http.watch():
-            route = self._routes.of(body.model, http.caller)
+            route = self._routes.of(body.model, http.caller.may_use)
             attempts = Attempts(self._routes, route, http, body)
             for tried in attempts:
                 route = bridged(tried, body.wire)
@@ -82,7 +82,10 @@ class Pipeline:
         Nothing is remembered of it: it is no turn of its conversation.
         """
         async with http.watch():
-            spoken, asked = self._routes.of(body.model, http.caller), Asked(http.headers, http.caller, http.query)
+            spoken, asked = (
+                self._routes.of(body.model, http.caller.may_use),
+                Asked(http.headers, http.caller, http.query),
+            )
             route = bridged(spoken, body.wire)
             prepared = await self._preparation.prepare(body, route, self._choose(route, asked, http), asked)
             call, done = prepared.call, prepared.rewritten

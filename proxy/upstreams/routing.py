@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from proxy.chat.errors import NotFound
@@ -37,13 +36,6 @@ class Route:
     settings: ModelSettings
 
 
-class Requester(Protocol):
-    """The client that asks for a model."""
-
-    def may_use(self, model: str) -> bool:
-        """Return whether a model exists for this client."""
-
-
 class Routes:
     """The table of models."""
 
@@ -58,9 +50,9 @@ class Routes:
         self.upstreams = tuple(upstreams.values())
         self._default = upstreams[settings.default_upstream or next(iter(upstreams))]
 
-    def of(self, model: str, caller: Requester | None = None) -> Route:
-        """Return the route of a model. Raise `NotFound` if no entry matches, or if the caller may not use it."""
-        if caller is not None and not caller.may_use(model):
+    def of(self, model: str, may_use: Callable[[str], bool] | None = None) -> Route:
+        """Return the route of a model. Raise `NotFound` if no entry matches, or if `may_use` forbids the model."""
+        if may_use is not None and not may_use(model):
             raise _unknown(model)
         route = self._known.get(model)
         if route is None:

@@ -110,7 +110,7 @@ class Api:
         named, body = names
         if named is None:
             return self._unnamed(raw, http), "", raw, None
-        route = self._routes.of(named, http.caller)
+        route = self._routes.of(named, http.caller.may_use)
         http.seen.routed(
             model=route.model, upstream=route.upstream.name, profile=route.profile, entry=route.label, named=route.named
         )

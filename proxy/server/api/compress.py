@@ -44,7 +44,7 @@ class Sidecar:
         raw = await http.read()
         async with http.watch():
             body = await do_sized(len(raw), partial(body_of, raw))
-            route = self._routes.of(body.model, http.caller)
+            route = self._routes.of(body.model, http.caller.may_use)
             name, rewritten = await self._pipeline.rewrite(body, route, http)
             outcome = rewritten.outcome
             before = outcome.before or await rewritten.tokens.count(outcome.request)

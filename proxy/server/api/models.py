@@ -45,7 +45,7 @@ class ModelsApi:
         """`GET /v1/models/{id}`, as its upstream describes it. Raise the upstream's refusal of a key."""
         name = http.scope["path_params"]["model"]
         headers: Mapping[str, str] = forwarded(http.headers)
-        known, route = self._described(name), self._routes.of(name, http.caller)
+        known, route = self._described(name), self._routes.of(name, http.caller.may_use)
         if self._routes.takes_clients_key(route.upstream):
             headers = fitting(headers, route.upstream, name)
         async with http.watch():

@@ -90,7 +90,7 @@ class Player:
         """Prepare a request as served `at` seconds since 1970, with its `conversation` in the provider's cache."""
         self._now = self._now if at is None else at
         body, caller = body_of(raw), caller or Caller(tenant_of(headers))
-        route = self._routes.of(body.model, caller)
+        route = self._routes.of(body.model, caller.may_use)
         if chain is not None and chain not in self._settings.chains:
             raise BadRequest(f"there is no chain {chain!r}; known: {', '.join(self._settings.chains)}")
         kept = without_account(headers) if caller.key is not None else headers

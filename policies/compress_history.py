@@ -113,8 +113,8 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         return frozenset({"writer"} if self.summary == "written" else ())
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        head, talk = split_head(request.messages)
-        if is_summarised(talk, ctx):
+        is_first = request.messages is ctx.incoming.messages
+        if not is_first and is_summarised(split_head(request.messages)[1], ctx):
             return Keep("the history was cut by an earlier step")
         count, came = await ctx.tokens.count(request), await ctx.tokens.count(ctx.incoming)
         usable = ctx.model.usable(request)
@@ -122,6 +122,7 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         fits = count.total + came.total <= usable * self.warn_at / 2  # even if each message had its larger form
         if fits or (count.total <= usable and asks_for_summary(ctx.incoming)):
             return Keep(share if fits else f"{share}, whole because a summary of it is asked for")
+        head, talk = split_head(request.messages)
         sizes = (await ctx.tokens.sizes(request.messages))[len(head) :]
         sent = as_sent(request, len(head), ctx.incoming) or talk
         born = sizes if sent is talk else (await ctx.tokens.sizes(ctx.incoming.messages))[-len(sent) :]

@@ -108,6 +108,8 @@ class FilterTools(Policy, BringsTools):
         return frozenset({"embedding"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        if not request.tools and not self.groups:
+            return Keep(counted(0, "tool"))
         sent, request = request, await in_first_order(request, ctx)
         decision = await self._offer(request, ctx)
         if isinstance(decision, Keep) and request is not sent:

@@ -58,13 +58,16 @@ class OffloadContent(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         messages, counts = list(request.messages), {"large": 0, "offloaded": 0, "forced": 0}
-        forms_of = await forced(request, ctx, self.share)
-        theirs = of_client(request, ctx.incoming)
+        total = (await ctx.tokens.count(request)).total + (await ctx.tokens.count(ctx.incoming)).total
+        # much less than could stand beside a single exchange
+        is_short = not ctx.frozen and total <= ctx.model.usable(request) // 4
+        forms_of = {} if is_short else await forced(request, ctx, self.share)
         for place, message in forms_of.items():
             counts["forced"] += message != messages[place]
             messages[place] = message
         name = "large user message", self.over
         is_large = request.form.any(name, lambda each: each.get("role") == "user" and len(each.raw) > self.over)
+        theirs = of_client(request, ctx.incoming) if is_large else {}
         for place, moment in _moments(request.messages) if not ctx.frozen and is_large else ():
             message = request.messages[place]
             # what is not theirs, such as a summary, an earlier step wrote

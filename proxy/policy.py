@@ -12,11 +12,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -249,18 +249,14 @@ class Policy(BaseModel, ABC):
         event loop: it may await the services of the context, and gives long work to `ctx.once`.
         """
 
-    def decide(self, request: ChatRequest, ctx: Context) -> Awaitable[Decision]:
-        """Return the decision of `apply`."""
-        if _is_async(type(self).apply):
-            return cast(Awaitable[Decision], self.apply(request, ctx))
-        return self._in_thread(request, ctx)
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.decide = cls.apply if iscoroutinefunction(cls.apply) else Policy.decide  # type: ignore[method-assign]
 
-    async def _in_thread(self, request: ChatRequest, ctx: Context) -> Decision:
+    async def decide(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Return the decision of `apply`, without a thread where it is an `async def`."""
         decision = await ctx.once.run(request.size, partial(self.apply, request, ctx))
         return await decision if isinstance(decision, Awaitable) else decision
-
-
-_is_async = cache(iscoroutinefunction)
 
 
 def _has_header(condition: str, headers: Mapping[str, str]) -> bool:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import starmap
-from operator import attrgetter
+from operator import attrgetter, mod
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -73,13 +73,13 @@ def server_timing(steps: Sequence[Step]) -> str:
     It has at most 1024 ASCII characters: a step that does not fit loses its description, or is left out with all
     after it. Empty for no steps.
     """
-    formats = starmap(_format, map(attrgetter("policy", "verdict", "why", "observed"), steps))
-    full = [form % (step.seconds * 1000) for form, step in zip(formats, steps, strict=True)]
-    if len(value := ", ".join(full)) <= _HEADER_LIMIT:
+    formats = [*starmap(_format, map(attrgetter("policy", "verdict", "why", "observed"), steps))]
+    durations = [1000 * step.seconds for step in steps]
+    if len(value := ", ".join(formats) % (*durations,)) <= _HEADER_LIMIT:
         return value
     entries: list[str] = []
     room = _HEADER_LIMIT
-    for entry in full:
+    for entry in map(mod, formats, durations):
         entry = entry if len(entry) <= room else entry.partition(";desc=")[0]
         if len(entry) > room:
             break

@@ -7,8 +7,8 @@ be late in one request and in time in the next one, so that the prompt would fli
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
@@ -46,31 +46,24 @@ class WorkTime:
             used += time.thread_time() - self._cpu
         return used if self._waits is None else used + time.monotonic() - self._waits
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Count the CPU of the loop's thread, but for what `spend` waits for."""
+    def __enter__(self) -> None:
+        """Count the CPU of the loop's thread from now on, but for what `finish` waits for."""
         self.go_on()
-        try:
-            yield
-        finally:
-            self.pause()
-            self._waits = None
 
-    async def spend(self, work: Coroutine[Any, Any, Result], seconds: float, until: float, patience: float) -> Result:
-        """Return the result of work within `working`.
+    def __exit__(self, *raised: object) -> None:
+        self.pause()
+        self._waits = None
 
-        Raise `TimeoutError` as `limit` does, after `seconds` of its own, or once `until` seconds are used in all. Most
-        work waits for nothing, and so needs no timer.
+    async def finish(
+        self, work: Coroutine[Any, Any, Result], awaited: Any, seconds: float, until: float, patience: float
+    ) -> Result:
+        """Return the result of work that has begun within `with`, and that waits for `awaited`.
+
+        Raise `TimeoutError` as `limit` does, after `seconds` of its own, or once `until` seconds are used in all.
         """
-        started = time.perf_counter()
-        try:
-            awaited = work.send(None)
-        except StopIteration as done:
-            result: Result = done.value
-            return result
         self.pause()
         try:
-            async with self.limit(min(until, self.used() + seconds - (time.perf_counter() - started)), patience):
+            async with self.limit(min(until, self.used() + seconds), patience):
                 return await _Begun(work, awaited, self)
         finally:
             self.go_on()

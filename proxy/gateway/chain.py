@@ -90,7 +90,7 @@ async def run(chain: Steps, ctx: Context, *, start: ChatRequest | None = None, s
         return Outcome(first, (), None, None, start=first)
     before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(first)
     work = _Run(ctx, first, count, strict=strict)
-    with work.time.working():
+    with work.time:
         for name, policy in chain:
             ending = await work.step(name, policy)
             if ending is not None:
@@ -173,6 +173,7 @@ class _Run:
         self.stages: list[tuple[str, ChatRequest]] = []
         self.restores: dict[str, str] = {}
         self.late = False
+        self._is_bound = bool(ctx.frozen or ctx.conditions.on_hold)
         self._deadline = ctx.conditions.deadline
         """It moves by the work that does not count against it."""
         self._goes_on(request, count)
@@ -188,7 +189,8 @@ class _Run:
     async def step(self, name: str, policy: Policy) -> Reject | Choose | None:
         """Run one step, and return its decision where that ends the chain."""
         started, tokens = perf_counter(), self._tokens
-        unmet, after = self._unmet(name, policy), self.count
+        unmet = self._unmet(name, policy) if self._is_bound else self._condition(policy)
+        after = self.count
         if unmet is None:
             decision, after = await self._decide(policy)
         else:
@@ -225,8 +227,13 @@ class _Run:
         patience, seconds, until, used = self.ctx.conditions.patience, policy.timeout, self._deadline, None
         if policy.is_guard or (self._is_full and not policy.may_grow):
             seconds, until, used = max(patience, seconds), inf, self.time.used()
+        work, started = self._checked(policy), perf_counter()
         try:
-            return await self.time.spend(self._checked(policy), seconds, until, patience)
+            awaited = work.send(None)
+            return await self.time.finish(work, awaited, seconds - (perf_counter() - started), until, patience)
+        except StopIteration as done:  # most work waits for nothing, and so needs no timer
+            decided: tuple[Decision, TokenCount] = done.value
+            return decided
         except Exception as error:
             if self._strict:
                 raise
@@ -259,7 +266,7 @@ class _Run:
             return f"on hold in this conversation: the vendor reports {harm}"
         if ctx.frozen and not (policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or policy.is_guard):
             return _BOUND
-        return None if policy.when is None else self._condition(policy)
+        return self._condition(policy)
 
     def _condition(self, policy: Policy) -> str | None:
         when = policy.when

@@ -460,6 +460,8 @@ class Preparation:
 
     def _tools(self, chosen: Chosen, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
         request = outcome.request
+        if not request.tools:
+            return ()
         names = listed(request.tools).names
         # what is held may offer more than the chain does now; of two that bring a tool, the chain's own runs it
         held = chosen.others if ctx.model.binds_reasoning else ()

@@ -16,6 +16,7 @@ from base64 import b32encode
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from re import compile as pattern
 from urllib.parse import quote
@@ -243,6 +244,7 @@ class BoundArchive:
             self._own |= dict.fromkeys(handles)
 
 
+@lru_cache(1024)
 def _owner(tenant: str) -> str:
     return f"{quote(tenant, safe='')}/"
 

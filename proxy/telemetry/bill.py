@@ -99,8 +99,8 @@ class Estimate:
 
     @property
     def usd(self) -> float:
-        prompt = self.turn.forms[_SENT]
-        return self.sent.usd + (self.rounds - 1) * _bill(prompt, len(prompt.keys), self.profile).usd
+        prompt, again = self.turn.forms[_SENT], self.rounds - 1
+        return self.sent.usd + (again and again * _bill(prompt, len(prompt.keys), self.profile).usd)
 
     @property
     def usd_unchanged(self) -> float | None:

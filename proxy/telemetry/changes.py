@@ -64,8 +64,12 @@ class _Listing(NamedTuple):
 
 async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: Tokens) -> list[dict[str, Any]]:
     """Return the change of each message of the client's, and the added ones, in the order of the sent request."""
-    before = await tokens.sizes(came.messages)
-    after = before if came.messages is sent.messages else await tokens.sizes(sent.messages)
+    before, messages = await tokens.sizes(came.messages), came.messages
+    if messages and sent.messages is messages:
+        role, size = messages[0].role, sum(before)
+        shared = role if all(each.role == role for each in messages) else None
+        return [vars(MessageChange(0, 0, shared, "unchanged", size, size, count=len(messages)))]
+    after = await tokens.sizes(sent.messages)
     walk = _Walk(came, stages, before, after, of_client(sent, came))
     if [*walk.origins.values()] == sorted(walk.standing):
         listing = sent.form.fold(("changes", came.form.lineage, sent.model), _Listing(), walk.extended)

@@ -84,7 +84,7 @@ async def test_a_warm_start_has_run_each_chain_before_it_is_ready(lab: Lab, monk
         await go.wait()
         return Keep("as it was")
 
-    monkeypatch.setattr(ConsolidateSystem, "apply", apply)
+    monkeypatch.setattr(ConsolidateSystem, "decide", apply)
     client = await lab.client(CONFIG + "server: {warm: true}\n", chain=STEPS)
     while not seen:
         await asyncio.sleep(0.01)

@@ -1,14 +1,16 @@
 """What holds for all tests: the same examples each time, logging as it was, results that get from one process to
 another, and a Redis server for who asks for one."""
 
+import asyncio
 import gc
 import logging
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import numpy  # noqa: F401  # here: hypothesis looks at a module that a thread of the proxy may be importing
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from tests.redis_process import RedisProcess, redis_process
@@ -18,6 +20,12 @@ PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow
 settings.register_profile("same", derandomize=True, max_examples=40, **PATIENT)
 settings.register_profile("others", **PATIENT)  # HYPOTHESIS_PROFILE=others tries what has not been tried yet
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_asyncio_loop_factories(item: pytest.Function) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests of a module with `LOOPS` run on each of them: on Python's own, and on the one that serves in production."""
+    made = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {name: made[name] for name in getattr(item.module, "LOOPS", ("asyncio",))}
 
 
 def pytest_collection_finish() -> None:

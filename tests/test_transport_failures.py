@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,27 +11,64 @@ from yarl import URL
 
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http.client import ServerConnection, Timeouts, Transport
-from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
+from tests.loopback import (
+    BODY,
+    LONG,
+    OK,
+    PLENTY,
+    STREAM,
+    Connection,
+    answering,
+    framed,
+    listening,
+    transport,
+)
+
+LOOPS = ("asyncio", "uvloop")
+
+
+class Timer:
+    """A call that is due at a time of a `Clock`."""
+
+    def __init__(self, when: float, call: Callable[[], object]) -> None:
+        self._when, self.call = when, call
+
+    def when(self) -> float:
+        return self._when
+
+    def cancel(self) -> None:
+        self.call = lambda: None
 
 
 class Clock:
-    """The event loop's clock, which a test can put forward."""
+    """The event loop's clock, which a test can put forward, and its timers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         loop = asyncio.get_running_loop()
         self._now = loop.time
         self._ahead = 0.0
+        self._timers: list[Timer] = []
         monkeypatch.setattr(loop, "time", lambda: self._now() + self._ahead)
+        monkeypatch.setattr(loop, "call_at", self._call_at)
+
+    def _call_at(self, when: float, call: Callable[..., object], *given: Any, context: object = None) -> Timer:
+        self._timers.append(timer := Timer(when, partial(call, *given)))
+        return timer
 
     def pass_by(self, seconds: float) -> None:
         self._ahead += seconds
+        now = self._now() + self._ahead
+        due = [timer for timer in self._timers if timer.when() <= now]
+        self._timers = [timer for timer in self._timers if timer.when() > now]
+        for timer in due:
+            asyncio.get_running_loop().call_soon(lambda each: each.call(), timer)
 
     async def waits_in_vain(self, work: Coroutine[Any, Any, object]) -> UpstreamFailed:
         """The timeout that some work ends with, without waiting for it."""
         task = asyncio.create_task(work)
         while not task.done():
-            self._ahead += LONG
             await asyncio.sleep(0)
+            self.pass_by(LONG)
         with pytest.raises(UpstreamFailed) as caught:
             await task
         return caught.value
@@ -188,6 +226,8 @@ async def test_a_server_that_does_not_pick_up_is_a_timeout(monkeypatch: pytest.M
     pytest.param(b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 200_000 + b"\r\n", "upstream_invalid", id="a long head"),
     pytest.param(b"HTTP/1.1 200 " + b"K" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long reason"),
     pytest.param(b"HTTP/1.1 999 OK\r\nContent-Length: 0\r\n\r\n", "upstream_invalid", id="no such status"),
+    pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "upstream_invalid", id="coded"),
+    pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nx", "upstream_invalid", id="coded to its end"),
     pytest.param(b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "upstream_invalid", id="101"),
 ])  # fmt: skip
 async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: bytes, code: str) -> None:
@@ -198,6 +238,19 @@ async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: byte
 
     assert len(got) == 1
     assert (caught.value.status, caught.value.code) == (502, code)
+
+
+@pytest.mark.parametrize(("head", "cause"), [
+    pytest.param(b"Transfer-Encoding: gzip, chunked\r\n\r\n", "a transfer coding that was not asked for", id="coding"),
+    pytest.param(b"X: " + b"a" * 70_000 + b"\r\n\r\n", "the head of its answer is too long", id="length"),
+    pytest.param(b"Content-Length: x\r\n\r\n", "its answer is not valid HTTP", id="syntax"),
+])  # fmt: skip
+async def test_operators_are_told_what_is_wrong_with_an_answer(head: bytes, cause: str) -> None:
+    handle, _ = answering(b"HTTP/1.1 200 OK\r\n" + head)
+    async with listening(handle) as url, transport() as http:
+        with pytest.raises(UpstreamFailed) as caught:
+            await http.request("POST", url, {}, b"{}")
+    assert caught.value.cause.endswith(cause)
 
 
 @pytest.mark.parametrize("answer", [

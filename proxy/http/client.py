@@ -186,8 +186,9 @@ class ServerConnection(asyncio.Protocol):
         self._has_begun = True
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._end(InvalidAnswer("its answer is not valid HTTP"))
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            cause = error.__context__  # of one that was raised in a call of the parser's
+            self._end(cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("its answer is not valid HTTP"))
         self._wake()  # a part of the head is no silence either
         if not self._has_head:
             self._arrived += len(data)
@@ -245,6 +246,8 @@ class ServerConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
+        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self._arriving):
+            raise InvalidAnswer("its answer has a transfer coding that was not asked for")
         if self.status >= 200 or self.status == 101:  # else another head follows
             self.headers, self._arriving = self._arriving, []  # trailers go to the new list
             self._has_head, self._is_over = True, self._lacks_body

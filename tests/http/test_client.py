@@ -17,7 +17,21 @@ from cryptography.x509.oid import NameOID
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http import client
 from proxy.http.client import Transport
-from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, Handler, answering, framed, listening, transport
+from tests.loopback import (
+    BODY,
+    LONG,
+    OK,
+    PLENTY,
+    STREAM,
+    Connection,
+    Handler,
+    answering,
+    framed,
+    listening,
+    transport,
+)
+
+LOOPS = ("asyncio", "uvloop")
 
 
 async def test_a_request_is_sent_with_its_own_bytes_and_headers_only() -> None:
@@ -146,7 +160,7 @@ async def test_a_host_that_ends_with_a_dot_has_the_certificate_of_its_name(
     handle, _ = answering(OK)
     async with listening(handle, tls) as url, transport() as http:
         response = await http.request("POST", url.with_scheme("https").with_host("localhost."), {}, BODY)
-        assert (await response.read(), asked) == (b"ok", ["localhost."])
+        assert (await response.read(), asked[0]) == (b"ok", "localhost.")
 
 
 @pytest.mark.parametrize("begun", [b"", OK[:-2]])

@@ -10,9 +10,10 @@ from proxy.chat import Message
 from proxy.chat.markers import MARKER_TOKENS, SHORTENED, is_shortened, marked_handle, shortened
 from proxy.chat.provenance import origin
 from proxy.chat.texts import Text, texts_of, with_text
-from proxy.compaction.calls import names_file, payloads, reads_file, with_payloads
+from proxy.compaction.calls import names_path, payloads, reads_file, with_payloads
 from proxy.compaction.fitting import is_ours
 from proxy.compaction.form import Sent, as_file, form_of, weight
+from proxy.compaction.lines import names_files
 from proxy.compaction.references import BESIDE, Shown, is_referring, shown, with_references
 from proxy.context import Context
 from proxy.economics import cost_ahead
@@ -127,10 +128,17 @@ class ShortenedExchange:
         return lines
 
     def _files(self) -> set[int]:
-        """Return the places of results that are files: an edit needs their exact text."""
-        calls = self._group[0].get("tool_calls") or ()
-        reading = {str(call.get("id", "")) for call in calls if reads_file(call)}
-        return {place for place, one in enumerate(self._group) if str(one.get("tool_call_id", "")) in reading}
+        """Return the places of results that are files: an edit needs their exact text.
+
+        A path without an extension is that of a folder, or of several files, where the result names files.
+        """
+        calls = {str(call.get("id", "")): call for call in self._group[0].get("tool_calls") or ()}
+        called = ((place, one, calls.get(str(one.get("tool_call_id", "")))) for place, one in enumerate(self._group))
+        return {
+            place
+            for place, one, call in called
+            if call is not None and (reads_file(call) or (names_path(call) and not names_files(one.text)))
+        }
 
     async def _say_in_less(self, place: int, text: Text, *, is_file: bool) -> None:
         """Give a text its first form, which loses nothing but the rest of an encoded blob."""
@@ -271,7 +279,7 @@ class ShortenedExchange:
             function = call.get("function") or {}
             arguments = function.get("arguments")
             short = arguments
-            if isinstance(arguments, str) and not names_file(call):
+            if isinstance(arguments, str) and not names_path(call):
                 short = await self._short_arguments(arguments, others)
             calls.append({**call, "function": {**function, "arguments": short}} if short != arguments else call)
         changed = sum(call is not other for call, other in zip(calls, message["tool_calls"], strict=True))

@@ -66,6 +66,10 @@ _SURE = re.compile(r".*[/\\]|[^@]*\.[a-z]\w{0,3}$|\.|.*file$")
 """The beginning of such a name that is a file's whatever its argument is called: not `public.users`, nor an address."""
 _KEY = re.compile(r"(?:^|[_-])(?:path|file|filename|filepath)s?$|(?:Path|File|FileName|Filename)s?$")
 """An argument that names a file, by the usage of agents."""
+_ARGUMENT = re.compile(rf"(?!-)(?!\w+://)(?:\S*/\S*|[A-Z]{{4,}}|{_PATH.pattern})")
+"""A file in a command: also a path or a `LICENSE`."""
+_OBJECT = re.compile(r"[^\s:]+:[^\s:]+")
+"""A file as a revision has it: `HEAD:src/app.py`."""
 _SPLIT = re.compile(r"[;&|\n]+")
 _LONGEST = 400
 
@@ -76,37 +80,47 @@ def _commands() -> Mapping[str, frozenset[str]]:
 
 
 def reads_file(call: Mapping[str, Any]) -> bool:
-    """Return True for a call that names a file, or a command that shows one: files are read again, and edited.
-
-    A name without an extension may be a folder's: what it has is no file.
-    """
-    return any(
-        _is_file(key, value) or any(_shows(command.split()) for command in _SPLIT.split(value))
-        for key, value in _values(call)
-    )
+    """Return True for a call that names a file, or a command that shows one: files are read again, and edited."""
+    return any(_is_file(key, value) or _is_shown(value) for key, value in _values(call))
 
 
-def names_file(call: Mapping[str, Any]) -> bool:
-    """Return True for a call that has a path among its arguments."""
-    return any(_KEY.search(key) or _is_file(key, value) for key, value in _values(call))
+def names_path(call: Mapping[str, Any]) -> bool:
+    """Return True for a call that reads a file, or whose argument for a path may be that of one, or of a folder."""
+    return any(_KEY.search(key) or _is_file(key, value) or _is_shown(value) for key, value in _values(call))
 
 
 def _is_file(key: str, value: str) -> bool:
     return _PATH.fullmatch(value) is not None and (_SURE.match(value) or _KEY.search(key)) is not None
 
 
+def _is_shown(commands: str) -> bool:
+    return any(_shows(command.split()) for command in _SPLIT.split(commands))
+
+
 def _shows(command: list[str]) -> bool:
-    name = command[0].rpartition("/")[2] if command else ""
-    return name in _commands()["pages"] or (name in _commands()["files"] and any(map(_PATH.fullmatch, command[1:])))
+    """Return True for the words of a command that shows a file or turns its page; `svn` or `sudo` may precede it."""
+    for place, word in enumerate(command[:2]):
+        name, named = word.rpartition("/")[2], command[place + 1 :]
+        if name in _commands()["pages"] or (name in _commands()["files"] and any(map(_ARGUMENT.fullmatch, named))):
+            return True
+        if place and name in _commands()["objects"] and any(map(_OBJECT.fullmatch, named)):
+            return True
+    return False
 
 
 def _values(call: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    pairs = _strings("", parsed(str(arguments_of(call) or "")))
-    return ((key, value) for key, value in pairs if len(value) <= _LONGEST)
+    """Yield the strings of a call, and lists of strings as one; of a script behind `<<` its first line."""
+    for key, value in _strings("", parsed(str(arguments_of(call) or ""))):
+        if len(value) <= _LONGEST:
+            yield key, value
+        elif "<<" in (first := value[:_LONGEST].partition("\n")[0]):
+            yield key, first
 
 
 def _strings(key: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, (list, Pairs)):
+        if isinstance(value, list) and len(value) > 1 and all(type(item) is str for item in value):
+            yield key, " ".join(value)
         for item in value:
             yield from _strings(*(item if isinstance(value, Pairs) else (key, item)))
     elif type(value) is str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain, islice
 
+from proxy.compaction.cut_json import json_value
 from proxy.compaction.identifiers import is_identifier
 from proxy.compaction.layout import joined, lay_out
 from proxy.compaction.pieces import WIDE, TextLine, gap
@@ -34,7 +35,9 @@ _AGAIN = 1.1
 """Each gap names the folders of its hits again."""
 _FEWEST_HITS = 1 / 6
 """The part of all lines that are hits where a search or a compiler has other lines around them."""
-_NAME = 60
+_LONGEST_NAME = 60
+_DIFFERENT = 0.7
+"""Of the rows of a table so many have a name that no other has."""
 _ROWS = 20
 _FEW = 100
 """Rows that are looked at to find what names them."""
@@ -45,13 +48,16 @@ _WORD = re.compile(r"\w[\w./:@#$%-]+\w")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|=+\s\S|\[(?!… )[^\]]{1,60}\]\s*$|@@ |.{1,80}:\s*$")
 _LOWEST = "######"
 _SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
-_NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
+_NAME = re.compile(r"[\w./:@#$+-]{1,60}")
+_FIRST_CELL = re.compile(r'"(?:[^"\\]|\\.){0,200}"|(?:(?!  )[^\t;|,<>])+')
 _HIT = re.compile(
     r"(?!//)(?=[\w.@+-]*?(?:[/\\]|\.[A-Za-z]))([\w./\\@+-]{1,200}+)"
     r"(?::(\d+)(?=[:-]|$)|:(?![\d/])|\((\d+)[,)]|::([\w.-]+)|\", line (\d+)|[ \t]+\||$)"
 )
-_BEFORE_HIT = re.compile(r"[\w.-]{1,40}[ :]\"?|-->[ ]")
-"""A revision, a drive, a word such as `FAILED`, or the arrow of a compiler."""
+_BEFORE_HIT = re.compile(r"[(\[]?[\w.-]{1,40}[)\]]?[ :]\"?|-->[ ]")
+"""A revision, a drive, a word such as `FAILED` or `[FILE]`, or the arrow of a compiler."""
+_SPACED_HIT = re.compile(r"((?:[A-Za-z]:)?[^\s:][^:]{0,200}?\.[A-Za-z]\w{0,7}):(\d+)(?=[:-])")
+_PATH = re.compile(r"(?=[^A-Za-z]*[A-Za-z])[\w.@+~$-]*[/\\][\w ./\\@+~$-]{1,200}")
 
 Kind = tuple[int, str]
 """The indent and the first word of lines that are compared."""
@@ -303,39 +309,59 @@ def _noted(run: Sequence[TextLine], name: Namer | None, room: int) -> tuple[Sequ
     return [TextLine(("" if inside else " " * min(depth, _INDENT)) + note, depth, run[0].glue)], room - len(known) - 2
 
 
+def names_files(text: str) -> bool:
+    """Return True for a result about several files: JSON, hits of a search, or a listing."""
+    return json_value(text) is not None or _are_hits([*map(_hit, _sample(text.split("\n")))])
+
+
+def _sample(texts: Sequence[str]) -> Sequence[str]:
+    """Return some of many texts, in steps that grow, which no period of the texts has."""
+    if len(texts) <= _FEW:
+        return texts
+    return [texts[len(texts) * at * at // _FEW**2] for at in range(_FEW)]
+
+
+def _are_hits(hits: Sequence[tuple[str, str] | None]) -> bool:
+    found = [*filter(None, hits)]
+    return len(found) >= max(1, _FEWEST_HITS * len(hits)) and len(set(found)) >= _DIFFERENT * len(found)
+
+
 def _namers(texts: Sequence[str]) -> tuple[Namer | None, Namer | None]:
-    """Return what names rows: their places in files, first cells or last words. Behind places stand the files alone."""
-    hit, first = cache(_hit), texts[:_SAMPLE]
-    hits = [*filter(None, map(hit, first))]
-    if len(hits) >= max(_ROWS, _FEWEST_HITS * len(first)) and len(set(hits)) >= 0.7 * len(hits):
-        return (
-            lambda rows: _hits(filter(None, map(hit, rows))),
-            lambda rows: _hits((path, "") for path, _ in filter(None, map(hit, rows))),
-        )
-    step = max(1, len(texts) // _FEW)
-    texts = texts[::step] if len(texts) >= _ROWS else ()
-    for name in (_first_cell, _last_word) if texts else ():
-        names = [name(text) for text in texts]
-        ends = names[0], names[-1]
-        if all(map(str.isdecimal, ends)) and 0 < int(ends[1]) - int(ends[0]) < 2 * step * len(names):
+    """Return what names rows: their places in files, and those without numbers; or else a cell."""
+    sample = _sample(texts) if len(texts) >= _ROWS else ()
+    hit = cache(_hit)
+    if sample and _are_hits([*map(hit, sample)]):
+        return _namer(hit), _namer(partial(_alone, lambda row: (hit(row) or ("",))[0]))
+    for name in (_last_path, _first_cell, _last_word) if sample else ():
+        names = [name(text) for text in sample]
+        numbers = [int(one) for one in names if one.isdecimal()]
+        if numbers and numbers == sorted(numbers) and numbers[-1] - numbers[0] < 2 * len(texts):
             continue  # numbers of lines: those around a gap tell them
-        good = [one for one in names if _NAMED.fullmatch(one) and (is_identifier(one) or one.isdigit())]
-        if min(len(good), len(set(names))) >= 0.7 * len(texts):
-            return partial(_joined, name), None
+        if len({*filter(None, names)}) >= _DIFFERENT * len(sample):
+            return _namer(partial(_alone, name)), None
     return None, None
+
+
+def _alone(name: Callable[[str], str], row: str) -> tuple[str, str]:
+    return name(row), ""
+
+
+def _namer(place: Callable[[str], tuple[str, str] | None]) -> Namer:
+    return lambda rows: _places(found for found in map(place, rows) if found and found[0])
 
 
 def _hit(text: str) -> tuple[str, str] | None:
     """Return the file in front of a line, and the line's number or name in it, if any; None where there is no file."""
-    text = text.lstrip()
-    found = _HIT.match(text)
-    if found is None and (before := _BEFORE_HIT.match(text)):
-        found = _HIT.match(text, before.end())
+    bare = text.lstrip()
+    found = _HIT.match(bare)
+    if found is None and (before := _BEFORE_HIT.match(bare)):
+        found = _HIT.match(bare, before.end())
+    found = found or _SPACED_HIT.match(text)
     return found and (found[1], next(filter(None, found.groups()[1:]), ""))
 
 
-def _hits(places: Iterable[tuple[str, str]]) -> str:
-    """Return the places of hits by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md`.
+def _places(places: Iterable[tuple[str, str]]) -> str:
+    """Return places by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md`.
 
     Files that have hardly a folder in common stand below the one that all are in: `src: app/main.py:3 text/fold.py:9`.
     """
@@ -360,17 +386,24 @@ def _folder(path: str) -> str:
     return path[: max(path.rfind("/"), path.rfind("\\")) + 1]
 
 
-def _joined(name: Callable[[str], str], rows: Iterable[str]) -> str:
-    return " ".join(map(name, rows))
-
-
 def _first_cell(text: str) -> str:
-    found = CELL.search(text.strip(" [|")[: 2 * _NAME])
-    return found[0].strip(' "') if found else ""
+    found = _FIRST_CELL.match(text[: 2 * _LONGEST_NAME].strip(" [|"))
+    return _named(found[0].strip(' ":')) if found else ""
 
 
 def _last_word(text: str) -> str:
-    return (text[-2 * _NAME :].split() or [""])[-1]
+    last = (text[-2 * _LONGEST_NAME :].split() or [""])[-1]
+    return "" if last.isdigit() else _named(last)  # a last number is a count
+
+
+def _last_path(text: str) -> str:
+    """Return the path behind the last tab or blank, if there is one."""
+    last = (text.rsplit("\t" if "\t" in text else None, 1) or [""])[-1]
+    return last if _PATH.fullmatch(last) else ""
+
+
+def _named(cell: str) -> str:
+    return cell if _NAME.fullmatch(cell) and (is_identifier(cell) or cell.isdigit()) else ""
 
 
 _MANY = 20

@@ -66,8 +66,18 @@ _MAY_TELL = re.compile(r"[\d_/@\"“«„»「『《]|[A-Z]{3}")
 """A sign of which each code, number and quotation has one: most sentences have none."""
 _NUMBER = re.compile(r"\d[\d.,:]*")
 _FIGURES = re.compile(r"\d+")
-_FAULT_MEMBERS = frozenset({"error", "errors", "is_error", "isError"})
-_NO_FAULT = frozenset({"null", "false", '""', "[]", "{}", "0"})
+_FAULT_MEMBER = re.compile(r"(?:errors?|is_?error):(?!null$|false$|\"\"$|\[\]$|\{\}$|0$)", re.I)
+"""A member of a result, `name:value`, that says that its call failed."""
+_CODE_MEMBER = re.compile(
+    r"(?:exit|(?:exit|return)_?(?:code|status)):-?[1-9]\d*$|(?:http_?)?status(?:_?code)?:[45]\d\d$", re.I
+)
+"""A member with the code of an exit or of an HTTP answer that says so."""
+_EXIT = re.compile(r"(?i:\W*(?:[a-z]+ ){0,4}exit(?:ed)?(?: with)? (?:code|status):? )(\d+)\W*$")
+"""A line by which a tool says how a command ended."""
+_FAULT = re.compile(r'null|false|""|\[\]|\{\}|-?0|[123]\d\d')
+"""Values of these members in a result that is none of a failed call; those of HTTP below 400 among them."""
+_EXIT = re.compile(r"(?i:\W*(?:[a-z]+ ){0,4}exit(?:ed)?(?: with)?(?: code| status)?:? )(\d+)\W*$")
+"""A line by which a tool says how a command ended."""
 _FAULT = re.compile(r"\W*(?i:traceback|error|exception|failed|failure|fatal)\b(?P<message>[^:]{0,80}:\s*+(?!0\b)\S)?")
 _VERDICT = re.compile(
     r"\W*(?:[A-Z]+ |\D{1,60}(?::|\.{3}) )?(?:FAIL|FAILED|ERROR|FATAL)\b(?!\W*\d+\W*$)"
@@ -77,6 +87,8 @@ _STACK = re.compile(r"\W*(?i:traceback|exception in)\b")
 """The first line of a stack, at whose end the error may have any name, or further lines."""
 _VERDICTS = 3
 """The last lines among which a verdict is looked for."""
+_MESSAGE = 1000
+"""A text of more characters that begins with an error is a log, or about errors."""
 _MERE_QUESTION = re.compile(r"[^.,;:!?。，、；：！？؟،\n]+[?？؟]")
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
@@ -284,19 +296,34 @@ def _call(call: Mapping[str, Any]) -> CallMade:
 def _failure(text: str) -> str:
     """Return what says in the outermost part of a result that its call failed. What stands within is content.
 
-    That is a member of a JSON object, the first line that is a message or all there is, a verdict at the end, or the
-    first line of a stack. In an object it may be the longest text's.
+    That is a member of a JSON object, the line with the code of an exit, the first line that is a message or all there
+    is, a verdict at the end, or the first line of a stack.
     """
     value = parsed(text) if len(text) <= _PARSED and text.lstrip()[:1] == "{" else None
-    if isinstance(value, Pairs):
-        faults = ((name, rendered(fault)) for name, fault in value if name in _FAULT_MEMBERS)
-        said = next((f"{quoted(name)}:{fault}" for name, fault in faults if fault not in _NO_FAULT), "")
-        return said or _failure(max((member for _, member in value if isinstance(member, str)), key=len, default=""))
+    return _failed_member(value) if isinstance(value, Pairs) else _failed_line(text)
+
+
+def _failed_member(value: Pairs) -> str:
+    """Return the member of an object that says that a call failed; for a code what the longest text says, if any."""
+    for name, member in value:
+        said = rendered(member)
+        if _FAULT_MEMBER.match(f"{name}:{said}"):
+            return f"{quoted(name)}:{said}"
+        if _CODE_MEMBER.match(f"{name}:{said}"):
+            texts = (text for _, text in value if type(text) is str)
+            return _failed_line(max(texts, key=len, default="")) or f"{quoted(name)}:{said}"
+    return ""
+
+
+def _failed_line(text: str) -> str:
     lines = [" ".join(line.split()) for line in _both_ends(text, "\n").splitlines() if line.strip()]
-    begins = _FAULT.match(lines[0]) if lines else None
+    verdict = next((line for line in lines[-_VERDICTS:] if _VERDICT.match(line)), "")
+    for line in (*lines[:1], *lines[-1:]):
+        if ended := _EXIT.match(line):
+            return (verdict or line) if int(ended[1]) else ""
+    begins = _FAULT.match(lines[0]) if lines and len(text) <= _MESSAGE else None
     if begins and (begins["message"] or len(lines) == 1):
         return lines[0]
-    verdict = next((line for line in lines[-_VERDICTS:] if _VERDICT.match(line)), "")
     return verdict or next((line for line in lines[:1] if _STACK.match(line)), "")
 
 

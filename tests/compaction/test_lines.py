@@ -155,6 +155,8 @@ def test_hits_of_a_search_stay_as_they_are_or_are_named() -> None:
         " src/mod{m}/file_{n}.php | {n} ++++++++++++----",
         " src/mod{m}/a_folder_with_a_long_name/and_one_more/file_{n}.py | {n} ++++++++++++++++++++++++++++++++-----",
         'Traceback (most recent call last):\n  File "/srv/mod{m}/file_{n}.py", line {n}, in main\n    total({n})\nKeyError: {n}',
+        "My Work/mod {m}/file_{n}.py:{n}:    result = compute_total(order_{n}, tax=rates[{n}])  # TODO look again",
+        "D:\\My Work\\mod {m}\\file_{n}.cs:{n}:    var result = ComputeTotal(order{n}, rates[{n}]); // TODO look again",
     ],
     ids=[
         "git grep",
@@ -169,6 +171,8 @@ def test_hits_of_a_search_stay_as_they_are_or_are_named() -> None:
         "short diff",
         "diff",
         "traceback",
+        "blanks",
+        "Windows and blanks",
     ],
 )
 def test_files_of_all_hits_are_named_in_whatever_form(hit: str) -> None:
@@ -176,6 +180,29 @@ def test_files_of_all_hits_are_named_in_whatever_form(hit: str) -> None:
     short = form(text)
     assert short != text
     assert not {f"file_{n + 100}" for n in range(150)} - {*re.findall(r"file_\d+", short)}
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ("{size}\t./var/lib/app {m}/data/part-{n}", "app {m}/data/part-{n}"),
+        ("{size}  /var/lib/app{m}/data/part-{n}", "app{m}/data/part-{n}"),
+        ("web-7d9f-{n}   1/1     Running   {m}          5d", "web-7d9f-{n}"),
+        ("compute_{n}      function   {size} src/mod{m}/file.py def compute_{n}(order):", "compute_{n}"),
+    ],
+    ids=["du", "md5sum", "kubectl", "ctags"],
+)
+def test_rows_are_named_by_what_they_are_called_rather_than_by_a_count(row: str, name: str) -> None:
+    rows = [row.format(n=n + 100, m=n % 5, size=n * 7919 % 90001) for n in range(400)]
+    note = next(line for line in condensed("\n".join(rows), 2000).split("\n") if re.match(r"\[… \d\d+ lines", line))
+    names = " ".join(note.rstrip("]").split("; ", 1)[1].replace(": ", "/").split())
+    assert any(name.format(n=n + 100, m=n % 5) in names for n in range(400))
+
+
+def test_frames_of_a_trace_leave_its_exceptions_their_room() -> None:
+    frames = "\n".join(f"   at Shop.Mod{n}.Run(Order o) in C:\\src\\My Shop\\Mod{n}.cs:line {n}" for n in range(40))
+    text = "\n".join(f"fail: Shop[{n}]\n   System.Exception: no row {n}\n{frames}" for n in range(9))
+    assert {f"   System.Exception: no row {n}" for n in range(9)} <= set(kept(text))
 
 
 def test_times_in_front_of_lines_are_no_hits() -> None:

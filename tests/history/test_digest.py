@@ -338,6 +338,15 @@ LOG = "\n".join(f"10:{n:02} {'INFO' if n % 4 else 'ERROR'} worker-{n % 3} took {
         ('{"jobs": [{"id": 2, "error": "late"}], "error": null}', ""),
         ('{"output": "...F\\nFAILED tests/test_x.py::test_x", "exit": 1}', "FAILED tests/test_x.py::test_x"),
         ('{"name": "Error: an introduction", "text": "There are many kinds of them."}', ""),
+        ('{"title": "On errors", "text": "Error handling in Go: a guide\\nErrors are values."}', ""),
+        ('{"id": 7, "log": "ERROR: no disk\\nERROR: no room\\nFATAL: no hope"}', ""),
+        ('{"stdout": "", "stderr": "sh: rg: not found", "exit_code": 127}', '"exit_code":127'),
+        ('{"body": "<h1>Not found</h1>", "statusCode": 404}', '"statusCode":404'),
+        ('{"status": 200, "exit": "north", "state": "failed"}', ""),
+        ("Exit code: 0\nOutput:\nERROR: an example of a message", ""),
+        ("Exit code: 2\nOutput:\nls: no such file", "Exit code: 2"),
+        ("....F\nFAILED tests/x.py\n[The command completed with exit code 1.]", "FAILED tests/x.py"),
+        ("Error handling in Go: a guide\n" + "Errors are values, and a function returns them.\n" * 40, ""),
     ],
 )
 def test_only_the_outermost_parts_of_a_result_say_that_its_call_failed(text: str, failure: str) -> None:

@@ -118,30 +118,22 @@ async def test_a_refused_request_uses_nothing_of_the_limit() -> None:
     assert headers["x-ratelimit-remaining-tokens"] == "0"
 
 
-@pytest.mark.parametrize(("usage", "left"), [
-    pytest.param(Usage(input=30, output=5, cached=10), 65, id="what was reported counts"),
-    pytest.param(Usage(input=90, output=40), 0, id="also where it is more"),
-    pytest.param(Usage(), 20, id="without a report the estimate"),
-    pytest.param(None, 100, id="nothing where nothing was answered"),
-])  # fmt: skip
-async def test_reported_usage_corrects_the_estimate(usage: Usage | None, left: int) -> None:
-    world = World(tokens_per_minute=100)
-    admission, _ = await world.ask(60, 20)
-    admission.note(usage, None)
-    await world.has_left(left, admission)
-
-
 @pytest.mark.parametrize(("noted", "failed", "left"), [
-    pytest.param(None, Usage(), 100, id="nothing"),
+    pytest.param(Usage(input=30, output=5, cached=10), None, 65, id="what was reported counts"),
+    pytest.param(Usage(input=90, output=40), None, 0, id="also where it is more"),
+    pytest.param(Usage(), None, 20, id="without a report the estimate"),
+    pytest.param(None, None, 100, id="nothing where nothing was answered"),
+    pytest.param(None, Usage(), 100, id="nothing of a request that failed"),
     pytest.param(None, Usage(input=30, output=5), 65, id="what its rounds used before they failed"),
     pytest.param(Usage(input=30, output=5), Usage(), 65, id="what an earlier model used"),
     pytest.param(Usage(), Usage(), 100, id="nothing, though an earlier model had begun"),
 ])  # fmt: skip
-async def test_a_failed_request_used_what_was_reported(noted: Usage | None, failed: Usage, left: int) -> None:
+async def test_reported_usage_corrects_the_estimate(noted: Usage | None, failed: Usage | None, left: int) -> None:
     world = World(tokens_per_minute=100)
     admission, _ = await world.ask(60, 20)
     admission.note(noted, None)
-    admission.note_failure(failed, None)
+    if failed is not None:
+        admission.note_failure(failed, None)
     await world.has_left(left, admission)
 
 
@@ -265,16 +257,6 @@ async def test_requests_pass_with_a_log_line_if_the_counters_fail(
     assert world.counters.asked == 1, "who does not answer is left alone for a while"
     assert [record.message for record in caplog.records] == ["limits are not counted"]
     assert "limits_unchecked_total 30.0" in world.shown()
-
-
-async def test_counting_resumes_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.access.limits._PAUSE", 0)
-    world = World(requests_per_minute=1)
-    world.counters.failure = "refuses"
-    await world.ask()
-    world.counters.failure = None
-    await world.ask()
-    await world.refused()
 
 
 async def test_only_counted_tokens_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,23 +41,6 @@ def test_conversations_that_grow_fork_and_are_cut_back_give_what_they_give_from_
                 assert folds.of(messages).fold("texts", NONE, texts) == texts((), messages)
 
 
-def test_only_what_is_new_and_the_last_few_messages_are_read_again() -> None:
-    read: list[str] = []
-
-    def noting(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
-        read.extend(message.text for message in messages)
-        return texts(before, messages)
-
-    talk = tuple(said(ROLES[n % 2], str(n)) for n in range(100))
-    folds = Folds()
-    folds.begin().of(talk).fold("texts", NONE, noting)
-    assert read == [str(n) for n in range(100)]
-    read.clear()
-    longer = (*talk, said("user", "100"))
-    assert folds.begin().of(longer).fold("texts", NONE, noting) == texts((), longer)
-    assert len(read) <= 10
-
-
 def test_requests_at_once_take_nothing_from_each_other() -> None:
     read = 0
 

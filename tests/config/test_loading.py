@@ -21,19 +21,14 @@ def test_a_chain_is_its_policies_in_order_with_their_names(tmp_path: Path) -> No
     assert chains["other"] == ()
 
 
-def test_values_from_the_environment_become_what_they_must_be(tmp_path: Path) -> None:
+def test_values_from_the_environment_become_what_they_must_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = BASE + "server: {port: '${PORT}', max_body_mib: '${MIB}', may_bypass: '${BYPASS}'}"
-
-    server = loaded(tmp_path, text, {"PORT": "8080", "MIB": "1.5", "BYPASS": "false"}).settings.server
-
-    assert (server.port, server.max_body_mib, server.may_bypass) == (8080, 1.5, False)
-
-
-def test_the_environment_is_the_processs_own_unless_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_TEST_HOST", "h")
-    (tmp_path / "config.yaml").write_text(BASE + "server: {host: '${PENSTOCK_TEST_HOST}'}")
-
-    assert load(tmp_path / "config.yaml").settings.server.host == "h"
+    environment = {"PORT": "8080", "MIB": "1.5", "BYPASS": "false"}
+    given = loaded(tmp_path, text, environment).settings.server
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert load(tmp_path / "config.yaml").settings.server == given, "the process's own, unless given"
+    assert (given.port, given.max_body_mib, given.may_bypass) == (8080, 1.5, False)
 
 
 def test_the_version_is_that_of_the_text(tmp_path: Path) -> None:
@@ -45,21 +40,12 @@ def test_the_version_is_that_of_the_text(tmp_path: Path) -> None:
     assert loaded(tmp_path, text + "# more\n").version != first.version
 
 
-def test_addresses_lose_their_last_slash(tmp_path: Path) -> None:
-    text = BASE.replace("echo: {kind: echo}", "echo: {kind: openai, base_url: 'http://h:1/v1/'}")
-
-    upstream = loaded(tmp_path, text).settings.upstreams["echo"]
-
-    assert isinstance(upstream, OpenAIUpstream)
-    assert upstream.base_url == "http://h:1/v1"
-
-
-def test_an_empty_key_is_none(tmp_path: Path) -> None:
-    text = BASE.replace("{kind: echo}", "{kind: openai, api_key: '${KEY:-}'}")
+def test_addresses_lose_their_last_slash_and_an_empty_key_is_none(tmp_path: Path) -> None:
+    text = BASE.replace("{kind: echo}", "{kind: openai, base_url: 'http://h:1/v1/', api_key: '${KEY:-}'}")
     for environment, is_keyed in (({}, False), ({"KEY": "sk-1"}, True)):
         (upstream,) = loaded(tmp_path, text, environment).settings.upstreams.values()
         assert isinstance(upstream, OpenAIUpstream)
-        assert (upstream.api_key is not None) is is_keyed
+        assert (upstream.base_url, upstream.api_key is not None) == ("http://h:1/v1", is_keyed)
 
 
 SHIPPED = ROOT / "config.yaml"

@@ -8,7 +8,7 @@ from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import until
 from tests.redis_process import RedisProcess
 
-ANN, SPARE, BOB = "pk-ann", "pk-spare", "pk-bob"
+ANN, BOB = "pk-ann", "pk-bob"
 CONFIG = """
 server: {admin_key: the-operator}
 upstreams: {main: {kind: openai, base_url: "{url}", api_key: sk-own}}
@@ -17,30 +17,14 @@ state: {kind: redis, url: "{redis}", timeout: 60}
 auth:
   kind: keys
   keys:
-    - {name: ann, hash: {ann}, {limits}}
-    - {name: spare, hash: {spare}, tenant: ann, {limits}}
-    - {name: bob, hash: {bob}, {limits}}
+    - {name: ann, hash: {ann}, budget_per_day: 1000, requests_per_minute: 1000}
+    - {name: bob, hash: {bob}}
 """
 
 
-async def two(limits: str, running: RedisProcess, lab: Lab) -> list[Client]:
-    keys = {name: hash_of(key) for name, key in (("ann", ANN), ("spare", SPARE), ("bob", BOB))}
-    bases = await lab.two(CONFIG, redis=running.url, limits=limits, **keys)
-    return [Client(base, lab.http, ANN) for base in bases]
-
-
-async def test_a_minutes_requests_count_once_for_both(running: RedisProcess, lab: Lab) -> None:
-    clients = await two("requests_per_minute: 4", running, lab)
-    told = [await clients[n % 2].chat() for n in range(7)]
-    assert [each.status for each in told] == [200] * 4 + [429] * 3
-    assert int(told[-1].headers["retry-after"]) >= 1
-    assert (await clients[0].chat(key=SPARE)).status == 200, "a key's limit is its own, also where it shares a tenant"
-    assert (await clients[1].chat(key=BOB)).status == 200
-    assert len(lab.behind.received) == 6
-
-
 async def test_what_a_key_used_is_told_by_both_alike(running: RedisProcess, lab: Lab) -> None:
-    clients = await two("budget_per_day: 1000, requests_per_minute: 1000", running, lab)
+    bases = await lab.two(CONFIG, redis=running.url, ann=hash_of(ANN), bob=hash_of(BOB))
+    clients = [Client(base, lab.http, ANN) for base in bases]
     for n in range(4):
         assert (await clients[n % 2].chat()).status == 200
     for client in clients:

@@ -19,7 +19,6 @@ auth:
   kind: keys
   keys:
     - {{name: ann, hash: {hash_of(ANN)}}}
-    - {{name: ann2, hash: {hash_of("pk-ann2")}, tenant: ann}}
     - {{name: bob, hash: {hash_of(BOB)}}}
 """
 
@@ -84,15 +83,6 @@ async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(lab: Lab, people
     for path in ("/v1/compress", "/v1/chat/completions"):
         body = {"model": "echo", "messages": [{"role": "user", "content": "Which vault opens with marmalade?"}]}
         assert "marmalade-77" not in json.dumps(await bob.send("POST", path, json=body))
-
-
-async def test_keys_of_one_tenant_share_it(people: tuple[Client, Client], request: pytest.FixtureRequest) -> None:
-    ann, _ = people
-    await ann.work(3)
-    assert ann.named
-    other = Client(ann.base, ann.behind, ann.http, key="pk-ann2")
-    in_common = "[keys]" in request.node.name
-    assert await other.missing(ann.named) == (set() if in_common else ann.named)
 
 
 async def test_the_same_content_takes_the_same_work_for_each_tenant(

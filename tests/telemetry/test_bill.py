@@ -35,7 +35,7 @@ class Conversation:
         return found
 
 
-async def test_an_unchanged_conversation_is_read_from_the_cache_and_saves_nothing() -> None:
+async def test_an_unchanged_conversation_is_read_from_the_cache_until_its_lifetime_ends_and_saves_nothing() -> None:
     talking = Conversation()
     first = await talking.turn(talk(3000))
     second = await talking.turn(talk(3000, 500, 20))
@@ -44,6 +44,10 @@ async def test_an_unchanged_conversation_is_read_from_the_cache_and_saves_nothin
     assert second.sent.cached == first.sent.tokens
     fresh = second.sent.tokens - first.sent.tokens
     assert second.usd == pytest.approx(5e-6 * (0.1 * first.sent.tokens + 1.25 * fresh))
+    talking.now += 301
+    third = await talking.turn(talk(3000, 500, 20, 500, 20))
+    assert (third.sent.cached, third.usd_saved) == (0, 0)
+    assert third.usd == pytest.approx(5e-6 * 1.25 * third.sent.tokens)
 
 
 async def test_what_was_removed_early_is_saved_at_the_price_of_the_cache() -> None:
@@ -53,16 +57,6 @@ async def test_what_was_removed_early_is_saved_at_the_price_of_the_cache() -> No
 
     assert first.usd_saved is not None
     assert second.usd_saved == pytest.approx(first.usd_saved / 1.25 * 0.1)
-
-
-async def test_after_the_caches_lifetime_all_is_written_anew() -> None:
-    talking = Conversation()
-    await talking.turn(talk(3000))
-    talking.now += 301
-    second = await talking.turn(talk(3000, 500, 20))
-
-    assert (second.sent.cached, second.usd_saved) == (0, 0)
-    assert second.usd == pytest.approx(5e-6 * 1.25 * second.sent.tokens)
 
 
 def marked(request: ChatRequest, *places: int, text: bool = False) -> ChatRequest:

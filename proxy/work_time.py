@@ -18,6 +18,8 @@ _LONGEST = 4
 """Seconds of wall time for each second of work, after which it is late on a busy machine, too."""
 _LEAST = 0.01
 """Seconds between two looks at the time that is used."""
+_TURN = 0.01
+"""Seconds for which work has the event loop before it lets others run."""
 _cpu_clock = getattr(time, "pthread_getcpuclockid", lambda _: time.CLOCK_MONOTONIC)  # macOS has none
 
 
@@ -36,6 +38,8 @@ class WorkTime:
         """Jobs in threads that are waited for."""
         self._running: dict[object, tuple[int, float]] = {}
         """The CPU clock of each thread that does a job, and its time at the beginning."""
+        self._turn = time.perf_counter()
+        """The time since when others have not used the event loop, as far as `let_others_run` knows."""
 
     def used(self) -> float:
         """Return the seconds of CPU, and of waiting for others."""
@@ -45,6 +49,12 @@ class WorkTime:
         if self._cpu is not None:
             used += time.thread_time() - self._cpu
         return used if self._waits is None else used + time.monotonic() - self._waits
+
+    async def let_others_run(self) -> None:
+        """Let others use the event loop between the pieces of long work, if it has had the loop for long."""
+        if time.perf_counter() - self._turn > _TURN:
+            await asyncio.sleep(0)
+            self._turn = time.perf_counter()
 
     def __enter__(self) -> None:
         """Count the CPU of the loop's thread from now on, but for what `finish` waits for."""

@@ -16,7 +16,7 @@ from proxy.models.counting import REPLY_FRAME, Tally, count_tool
 from proxy.models.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
 from proxy.models.families import Family, family
 from proxy.state.cache import Cache
-from proxy.state.threads import Lanes, Turns
+from proxy.state.threads import Lanes
 from proxy.work_time import current_work
 
 logger = logging.getLogger("penstock.tokens")
@@ -109,7 +109,6 @@ class BoundTokens:
         self._message, self._tool = hash((scope, "message")), hash((scope, "tool"))
         self._known: dict[int, tuple[object, Any]] = {}
         """The figures of requests, messages and lists, by an identity that stays their own because they are held."""
-        self._turns = Turns()
 
     async def count(self, request: ChatRequest) -> TokenCount:
         known = self._known.get(id(request))
@@ -195,7 +194,7 @@ class BoundTokens:
     async def _values(self, items: Sequence[JsonObject], scope: int) -> list[int]:
         raws: list[bytes] = []
         for start in range(0, len(items), _PIECE):
-            await self._turns.give()
+            await current_work().let_others_run()
             raws += map(_raw, items[start : start + _PIECE])
         keys = [hash((scope, raw)) for raw in raws]
         values = self._service.memo.get_each(keys)

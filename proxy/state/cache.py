@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from proxy.chat import JsonObject, Message
 from proxy.context import Identity
-from proxy.state.threads import Lanes, Turns
+from proxy.state.threads import Lanes
 from proxy.work_time import current_work
 
 Result = TypeVar("Result")
@@ -173,13 +173,12 @@ class OnceService:
 class BoundOnce:
     """The `Once` of a request's context."""
 
-    __slots__ = ("_is_given_up", "_service", "_tenant", "_turns")
+    __slots__ = ("_is_given_up", "_service", "_tenant")
 
     def __init__(self, service: OnceService, tenant: str) -> None:
         self._service = service
         self._tenant = tenant
         self._is_given_up = False
-        self._turns = Turns()
 
     def give_up(self) -> None:
         """Nobody waits for the request any more: what has begun for it ends at the next message."""
@@ -212,7 +211,7 @@ class BoundOnce:
         return [cast(Result, known[0]) for known in results if known is not None]
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
-        await self._turns.give()
+        await current_work().let_others_run()
         (known,) = self._service.known.get_each([(self._tenant, key)])
         if known is not None:
             return cast(Result, known[0])

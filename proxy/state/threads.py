@@ -16,11 +16,7 @@ Result = TypeVar("Result")
 
 LARGE = 100 * 1024
 
-_TURN = 0.01
-"""Seconds for which work has the event loop before it lets others run."""
-
 _DEEPEST = 6
-
 
 _MUCH = 512 * 1024
 
@@ -28,20 +24,6 @@ _MUCH = 512 * 1024
 async def do_sized(size: int, job: Callable[[], Result]) -> Result:
     """Do a job that takes a few milliseconds for each megabyte; one of many bytes in a thread."""
     return job() if size <= _MUCH else await asyncio.to_thread(job)
-
-
-class Turns:
-    """Lets others use the event loop between the pieces of long work; one for each request."""
-
-    __slots__ = ("_began",)
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-
-    async def give(self) -> None:
-        if time.perf_counter() - self._began > _TURN:
-            await asyncio.sleep(0)
-            self._began = time.perf_counter()
 
 
 class Threads(ThreadPoolExecutor):

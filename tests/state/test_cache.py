@@ -194,7 +194,7 @@ async def test_what_a_number_stands_in_front_of_counts_in_full() -> None:
 
 
 async def test_a_long_walk_over_known_texts_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.state.threads._TURN", -1.0)
+    monkeypatch.setattr("proxy.work_time._TURN", -1.0)
     once, ran = OnceService().bind(Identity("t")), asyncio.Event()
     other = asyncio.create_task(asyncio.sleep(0))
     other.add_done_callback(lambda _: ran.set())

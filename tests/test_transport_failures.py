@@ -360,3 +360,21 @@ async def test_a_name_that_is_resolved_too_slowly_is_given_up(monkeypatch: pytes
     async with transport(Timeouts(connect=0.05, idle=60.0)) as http:
         with pytest.raises(UpstreamFailed, match="could not be reached in time"):
             await http.request("GET", URL("http://slow.example/v1"), {})
+
+
+@pytest.mark.parametrize("host", ["a..example", "a" * 64 + ".example"])
+async def test_a_host_that_can_be_no_name_is_not_reached(host: str) -> None:
+    async with transport() as http:
+        with pytest.raises(UpstreamFailed) as caught:
+            await http.request("GET", URL.build(scheme="http", host=host, path="/v1", encoded=True), {})
+    assert caught.value.cause.endswith(": its name is not known")
+
+
+async def test_a_server_without_tls_is_told_as_such() -> None:
+    async def handle(connection: Connection) -> None:
+        await connection.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+    async with listening(handle) as url, transport() as http:
+        with pytest.raises(UpstreamFailed) as caught:
+            await http.request("GET", url.with_scheme("https"), {})
+    assert ": TLS failed: " in caught.value.cause

@@ -45,7 +45,7 @@ class BrokeOff(ConnectionError):
     def __init__(self, cause: Exception | None, *, has_begun: bool, was_received: bool) -> None:
         """`has_begun`: a byte of the answer came. `was_received`: the server may have a byte of the request."""
         super().__init__("the connection was closed" if cause is None else str(cause))
-        self.errno = cause.errno if isinstance(cause, OSError) else None
+        self.errno = cause.errno if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) else None
         self.has_begun, self.was_received = has_begun, was_received
 
 
@@ -429,7 +429,10 @@ class Transport:
         if url.scheme == "https":
             secure = await asyncio.to_thread(tls)
         async with asyncio.timeout(self._timeouts.connect):
-            found = await loop.getaddrinfo(host, url.port, type=socket.SOCK_STREAM)
+            try:
+                found = await loop.getaddrinfo(host, url.port, type=socket.SOCK_STREAM)
+            except UnicodeError:  # a label is empty or too long
+                raise socket.gaierror from None
             opened.socket = await start_connection(found, happy_eyeballs_delay=_HEAD_START, socket_factory=_socket)
             named = host.rstrip(".") if host and secure else None  # as it stands in a certificate
             await loop.create_connection(lambda: opened, sock=opened.socket, ssl=secure, server_hostname=named)
@@ -519,6 +522,8 @@ def _cause(error: OSError, *, is_sent: bool) -> str:
         return "its name is not known"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):  # its number is none of the system's
+        return f"TLS failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
     if isinstance(error, TimeoutError):
         return "no answer in time" if is_sent else "the connection could not be opened in time"
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error) or type(error).__name__

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from proxy.chat import ChatRequest, Tool
@@ -231,3 +232,14 @@ class Kept(StoredMemory):
 
 def raws(request: ChatRequest) -> list[bytes]:
     return [message.raw for message in request.messages]
+
+
+def prefix_digests(body: Any) -> list[str]:
+    """A digest of what stands before each message, and of the whole, without reasoning."""
+    running = sha256(json.dumps(body.get("tools")).encode())
+    found = [running.hexdigest()]
+    for message in body["messages"]:
+        bare = {key: value for key, value in message.items() if key != "thinking_blocks"}
+        running.update(json.dumps(bare).encode())
+        found.append(running.hexdigest())
+    return found

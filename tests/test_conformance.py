@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -18,7 +19,7 @@ from proxy.config.load import policy_class, policy_names
 from proxy.context import Context
 from proxy.gateway.chain import BrokenRequest, run
 from proxy.policy import Decision, Keep, Policy, Rewrite
-from proxy.testing import Example, chat, check, conform, context, dump, lifelike, prefixes
+from proxy.testing import Example, MemoryArchive, chat, check, conform, context, dump, lifelike, prefixes
 
 POLICIES = policy_names()
 WINDOW = 700
@@ -84,6 +85,22 @@ class TestEveryPolicy:
 
     async def test_keeps_to_the_contract_in_conversations_in_which_it_acts(self, name: str) -> None:
         await conform(policy_class(name), examples_of(name))
+
+
+LEAVING = ("clear_tool_results", "compress_history", "fit_budget", "offload_content", "window_history")
+
+
+@pytest.mark.parametrize("name", LEAVING)
+@pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])
+async def test_what_cannot_be_archived_stays(name: str, archive: MemoryArchive | None) -> None:
+    decided = []
+    for each in (lifelike(), *examples_of(name)):
+        start = each.start if isinstance(each, Example) else each
+        ctx = start if isinstance(start, Context) else context(start, window=9000)
+        before, after = [await made(name).decide(ctx.incoming, about) for about in (ctx, replace(ctx, archive=archive))]
+        assert isinstance(after, Keep)
+        decided.append(before)
+    assert any(isinstance(before, Rewrite) for before in decided)
 
 
 def test_decisions_do_not_depend_on_the_hash_seed() -> None:

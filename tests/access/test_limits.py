@@ -200,15 +200,6 @@ async def test_concurrent_requests_reserve_no_more_than_the_rest_of_the_day(
     assert len(again) == 1, "all was given back"
 
 
-async def test_sequential_requests_can_use_the_whole_day() -> None:
-    world = World(tokens_per_day=130)
-    for _ in range(10):
-        admission, _ = await world.ask(9, 4000)
-        admission.note(Usage(input=9, output=4), None)
-        await admission.settle()
-    assert (await world.refused(9, 4)).code == "insufficient_quota"
-
-
 async def test_reservations_of_a_killed_process_end_within_two_hours() -> None:
     world = World(tokens_per_day=130)
     await world.ask(100, 20)

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from proxy.testing import tool
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Received, Upstream, filled, say, send
-from tests.scripted import answer
+from tests.scripted import answer, prefix_digests
 from tests.talk import calls, result, user
 
 Message = dict[str, Any]
@@ -48,7 +47,7 @@ class Strict:
     async def __call__(self, upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         body = json.loads(received.body)
         self.bodies.append(body)
-        digests = prefixes(body)
+        digests = prefix_digests(body)
         for place, message in enumerate(body["messages"]):
             if any(block["signature"] != digests[place] for block in message.get("thinking_blocks", ())):
                 self.broken += 1
@@ -58,17 +57,6 @@ class Strict:
         message = self.answers.pop(0)
         finish = "tool_calls" if "tool_calls" in message else "stop"
         await say(writer, received, answer(**message, thinking_blocks=blocks, finish=finish))
-
-
-def prefixes(body: Any) -> list[str]:
-    """A digest of what stands before each message, and of the whole, without reasoning."""
-    running = sha256(json.dumps(body.get("tools")).encode())
-    found = []
-    for message in body["messages"]:
-        found.append(running.hexdigest())
-        bare = {key: value for key, value in message.items() if key != "thinking_blocks"}
-        running.update(json.dumps(bare).encode())
-    return [*found, running.hexdigest()]
 
 
 MANY = [tool(name, f"Reads {name} of a shop.") for name in ("orders", *(f"thing_{n}" for n in range(60)))]

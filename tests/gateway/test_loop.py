@@ -499,14 +499,6 @@ async def test_a_round_without_an_end_mark_goes_on_between_whole_events() -> Non
     assert assembled(data)["content"].startswith("Wait.")
 
 
-async def test_calls_without_a_name_reach_the_client() -> None:
-    delta = {"tool_calls": [{"index": 0, "id": "q", "function": {"arguments": "{}"}}]}
-    choice = {"index": 0, "delta": delta, "finish_reason": None}
-    nameless = event({"id": "c", "created": 1, "model": "m", "choices": [choice]})
-    for tail in ([], events(answer("x"))[-3:]):
-        assert (await streamed(Scripted(streaming([nameless, *tail])))).count(b'"q"') == 1
-
-
 # --- errors and leaving -----------------------------------------------------------------------------------------------
 
 

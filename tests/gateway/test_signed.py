@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from proxy.gateway.signed import CHECK, Prefixes, Settled, SignedAnswer, run
 from proxy.policy import Decision, Policy, Rewrite
 from proxy.server.replay.player import Player, open_player
 from proxy.testing import chat, context, profile, tool
-from tests.scripted import Kept, answer
+from tests.scripted import Kept, answer, prefix_digests
 from tests.talk import assistant, user
 from tests.test_conversations import turns
 
@@ -88,7 +87,7 @@ class Conversation:
         said = json.loads(reply.raw)
         if played.body is not None:
             sent = json.loads(played.body)
-            prefixes = digests(sent)
+            prefixes = prefix_digests(sent)
             for place, message in enumerate(sent["messages"]):
                 for block in message.get("thinking_blocks", ()):
                     assert block["signature"] == prefixes[place], f"message {place} of request {len(self.messages)}"
@@ -96,16 +95,6 @@ class Conversation:
                 said["thinking_blocks"] = [{"type": "thinking", "thinking": "Hm.", "signature": prefixes[-1]}]
             await player.commit(played, Message(said))
         self.messages.append(said)
-
-
-def digests(body: Any) -> list[str]:
-    running = sha256(json.dumps(body.get("tools")).encode())
-    found = [running.hexdigest()]
-    for message in body["messages"]:
-        bare = {key: value for key, value in message.items() if key != "thinking_blocks"}
-        running.update(json.dumps(bare).encode())
-        found.append(running.hexdigest())
-    return found
 
 
 @pytest.mark.parametrize("fault", ["none", "replicas without a common store", "changes of the chain"])

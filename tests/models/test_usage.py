@@ -89,19 +89,12 @@ def test_whatever_passes_by_is_read_without_failing(chunks: list[bytes]) -> None
     pytest.param({"choices": [{"finish_reason": None}, {}, None, 7, {"finish_reason": 1}]}, Usage(), id="none"),
     pytest.param({"choices": {"finish_reason": "stop"}}, Usage(), id="choices that are no list"),
     pytest.param({"model": "m", "id": "x"}, Usage(model="m", response_id="x"), id="names"),
+    pytest.param({"error": {"message": "m", "type": "t", "param": None, "code": "c"}}, Usage(error="c"), id="an error body"),
+    pytest.param({"error": {"message": "m", "code": 429}}, Usage(), id="a number for a code"),
+    pytest.param({"error": "model not found"}, Usage(), id="a sentence for an error"),
 ])  # fmt: skip
 def test_what_a_body_tells(answer: Any, found: Usage) -> None:
     assert UsageReader().of_body(json.dumps(answer).encode()) == found
-
-
-@pytest.mark.parametrize(("answer", "code"), [
-    pytest.param({"error": {"message": "m", "type": "t", "param": None, "code": "rate_limit_exceeded"}},
-                 "rate_limit_exceeded", id="OpenAI's error body"),
-    pytest.param({"error": {"message": "m", "code": 429}}, None, id="a number for a code"),
-    pytest.param({"error": "model not found"}, None, id="a sentence for an error"),
-])  # fmt: skip
-def test_the_error_that_a_body_is(answer: Any, code: str | None) -> None:
-    assert UsageReader().of_body(json.dumps(answer).encode()).error == code
 
 
 def test_of_a_large_answer_and_a_long_stream_little_is_held() -> None:

@@ -79,13 +79,6 @@ async def test_what_the_model_recalled_stays(name: str, expected: type[Keep | Re
     assert isinstance(await ClearToolResults().apply(request, context(request, window=WINDOW)), expected)
 
 
-@pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])
-async def test_without_an_archive_everything_stays(archive: MemoryArchive | None) -> None:
-    request = steps(20)
-    decision = await ClearToolResults().apply(request, context(request, window=WINDOW, archive=archive))
-    assert isinstance(decision, Keep)
-
-
 async def test_a_result_stays_where_a_later_one_would_show_its_lines_instead() -> None:
     read = "\n".join(f"line {n} of a file that is read twice" for n in range(200))
     read_twice = [user("u1"), *(message for call in ("c0", "c1") for message in (calls(call), result(read, call)))]

@@ -160,13 +160,6 @@ async def test_many_cuts_need_few_handles() -> None:
     assert all(raw in recalled for raw in gone)
 
 
-@pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])
-async def test_without_an_archive_nothing_leaves(archive: MemoryArchive | None) -> None:
-    request = talk(20)
-    decision = await CompressHistory().apply(request, context(request, window=WINDOW, archive=archive))
-    assert isinstance(decision, Keep)
-
-
 async def test_one_message_over_the_window_is_left_to_others() -> None:
     request = chat("s u" + "x" * 9000)
     assert await decided(request) == Keep("context at 113%, no place to cut")

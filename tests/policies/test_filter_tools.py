@@ -116,13 +116,6 @@ class TestSelect:
         assert nowhere.messages[1] is request.messages[1]
         assert "song_change" in [each.name for each in nowhere.tools]
 
-    async def test_where_nothing_searches_a_call_of_what_was_not_offered_brings_it(self) -> None:
-        request = with_call(asked("delete the alarm"), "invoice_list")
-        names = await offered(request, SELECT, runs_tools=False)
-        assert {"alarm_delete", "invoice_list"} <= {*names}
-        assert len(names) == 8
-        assert await offered(with_call(request, "invoice_list"), SELECT, runs_tools=False) == names
-
     async def test_always_and_groups_are_kept(self) -> None:
         policy = FilterTools(keep=9, always=("weather_*",), groups={"rest": ToolGroup(tools=("song_list", "light_*"))})
         names = await offered(asked("list the song"), policy)
@@ -151,14 +144,6 @@ class TestSelect:
         decision = rewrite(await POLICY.apply(request.with_tools([*TOOLS, ours]), ctx_of(request)))
         assert decision.request.tools[-3:] == (ours, *OURS)
         assert len(decision.request.tools) == 8 + 3
-
-    async def test_a_tool_named_like_one_of_ours_is_a_tool(self) -> None:
-        mine = tool("search_tools", "Finds garden tools in the shed.")
-        request = asked("which garden tools are in the shed?", tools=[*TOOLS, mine])
-        assert isinstance(await decided(request), Keep), "nothing could find what is left out"
-        sent = rewrite(await decided(request, SELECT)).request.tools
-        assert any(each is mine for each in sent)
-        assert "call_tool" not in [each.name for each in sent]
 
     async def test_clashing_names_are_both_offered_once_one_was_called(self) -> None:
         twins = [tool("twin", "One."), tool("twin", "Other.")]

@@ -101,13 +101,6 @@ async def test_the_oldest_knowledge_leaves_and_can_be_read_again() -> None:
     assert isinstance(await decided(decision.request, archive), Keep)
 
 
-@pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])
-async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
-    decision = await decided(request_of(blocks=4), archive)
-    assert isinstance(decision, Keep)
-    assert decision.facts["over"] == "knowledge"
-
-
 async def test_knowledge_stays_where_its_share_is_not_enforced() -> None:
     assert isinstance(await decided(request_of(blocks=4), enforce=[]), Keep)
     assert isinstance(await decided(request_of(blocks=4), knowledge_tags=["documents"]), Keep)

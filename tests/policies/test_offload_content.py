@@ -71,12 +71,6 @@ async def test_the_preview_has_the_users_words_the_structure_and_the_handle() ->
     assert len(text) < len(PASTED) / 3
 
 
-@pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])
-async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
-    request = conversation("ubig a1 u2", ubig=PASTED)
-    assert await forwarded(request, archive) is request.messages
-
-
 async def test_only_large_text_parts_change() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     file = {"type": "file", "file": {"file_id": "f"}}

@@ -73,15 +73,6 @@ async def test_findings_say_what_was_wrong_and_where_with_every_request_that_has
         assert decision.findings == [f"before messages[3]: {each.text}" for each in (EMPTY, JSON)]
 
 
-async def test_it_stays_as_the_conversation_grows_and_is_given_once() -> None:
-    memo, pending = MemoryMemo(), (EMPTY,)
-    first = await forwarded(chat("u1 a1 u2"), memo, *pending)
-    for later in ("u1 a1 u2 ax! tx", "u1 a1 u2 ax! tx a2 u3", "u1 a1 u2 ax! tx a2 u3 a3 u4"):
-        longer = await forwarded(chat(later), memo, *pending)
-        assert longer.messages[: len(first.messages)] == first.messages
-        assert sum("<answer_notes>" in message.text for message in longer.messages) == 1
-
-
 async def test_a_new_note_waits_for_the_next_user_message() -> None:
     memo = MemoryMemo()
     working = chat("u1 ax! tx")
@@ -125,6 +116,7 @@ async def test_a_long_conversation_asks_for_its_new_messages_alone_and_keeps_its
     longer = replace(request, messages=tuple(messages), folds=request.folds.begin())
     later = await forwarded(longer, memo, EMPTY)
     assert later.messages[: len(noted.messages)] == noted.messages
+    assert sum("<answer_notes>" in message.text for message in later.messages) == 1
     assert memo.asked < 6
     messages += chat("a21 u22 a22 u23 a23 u24").messages
     further = replace(longer, messages=tuple(messages), folds=longer.folds.begin())

@@ -127,11 +127,6 @@ async def test_what_leaves_is_archived_and_summarised() -> None:
     assert [json.loads(line) for line in content.splitlines()] == list(request.messages[1:9])
 
 
-@pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])
-async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
-    assert await decided(talk(11), archive) == Keep("12 turns, but what would leave could not be archived")
-
-
 async def test_a_summary_that_would_be_longer_is_none() -> None:
     request = chat(" ".join(f"u{n} a{n}" for n in range(12)))
     decision = await WindowHistory(keep_turns=10, stride=2).apply(request, context(request, archive=MemoryArchive()))

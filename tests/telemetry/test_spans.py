@@ -29,10 +29,9 @@ async def attributes_of(recorded: Recorded, name: str = SERVER) -> dict[str, Att
 
 
 async def test_a_request_is_a_server_span_with_its_steps_and_its_call_below(recorded: Recorded) -> None:
-    request(recorded.telemetry, step(), step("filter_tools"))
-
+    request(recorded.telemetry, step(started=perf_counter(), seconds=0.25), step("filter_tools"))
     spans = await recorded.spans()
-    server = spans[SERVER]
+    server, first = spans[SERVER], spans["policy window_history"]
     assert {name: span.kind for name, span in spans.items()} == {
         SERVER: SpanKind.SERVER,
         "policy window_history": SpanKind.INTERNAL,
@@ -42,22 +41,7 @@ async def test_a_request_is_a_server_span_with_its_steps_and_its_call_below(reco
     assert server.context is not None
     children = [span for span in spans.values() if span is not server]
     assert all(span.parent is not None and span.parent.span_id == server.context.span_id for span in children)
-
-
-async def test_steps_of_a_chain_that_ran_before_another_one_have_spans(recorded: Recorded) -> None:
-    """As where an upstream refuses a prompt as too long, or another model answers."""
-    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
-    for name in ("window_history", "filter_tools"):
-        seen.ran([step(name)], before=900, after=400, window=8192)
-    seen.end(200)
-
-    assert {"policy window_history", "policy filter_tools"} < {*await recorded.spans()}
-
-
-async def test_the_server_span_says_what_was_asked_and_answered(recorded: Recorded) -> None:
-    request(recorded.telemetry)
-
-    assert await attributes_of(recorded) == {
+    assert dict(server.attributes or {}) == {
         "http.request.method": "POST",
         "http.route": "/v1/chat/completions",
         "url.path": "/v1/chat/completions",
@@ -71,6 +55,28 @@ async def test_the_server_span_says_what_was_asked_and_answered(recorded: Record
         "penstock.context.tokens_after": 400,
         "penstock.context.window": 8192,
     }
+    assert dict(first.attributes or {}) == {
+        "penstock.policy.name": "window_history",
+        "penstock.policy.verdict": "rewrite",
+        "penstock.policy.why": "dropped 10 of 47 turns",
+        "penstock.policy.mode": "enforce",
+        "penstock.policy.tokens_before": 900,
+        "penstock.policy.tokens_after": 400,
+        "penstock.policy.fact.dropped_turns": 10,
+    }
+    assert (first.end_time or 0) - (first.start_time or 0) == 250_000_000
+    assert abs((first.start_time or 0) - (server.start_time or 0)) < 1_000_000_000
+    assert first.status.status_code is StatusCode.UNSET
+
+
+async def test_steps_of_a_chain_that_ran_before_another_one_have_spans(recorded: Recorded) -> None:
+    """As where an upstream refuses a prompt as too long, or another model answers."""
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    for name in ("window_history", "filter_tools"):
+        seen.ran([step(name)], before=900, after=400, window=8192)
+    seen.end(200)
+
+    assert {"policy window_history", "policy filter_tools"} < {*await recorded.spans()}
 
 
 async def test_the_server_span_says_what_the_request_cost(recorded: Recorded) -> None:
@@ -83,25 +89,6 @@ async def test_the_server_span_says_what_the_request_cost(recorded: Recorded) ->
     seen.end(200)
 
     assert (await attributes_of(recorded))["penstock.cost.usd"] == pytest.approx(2 * (2 * (100 + 30) + 80) / 1e6)
-
-
-async def test_a_step_is_a_span_with_its_own_times(recorded: Recorded) -> None:
-    request(recorded.telemetry, step(started=perf_counter(), seconds=0.25))
-
-    spans = await recorded.spans()
-    span, server = spans["policy window_history"], spans[SERVER]
-    assert dict(span.attributes or {}) == {
-        "penstock.policy.name": "window_history",
-        "penstock.policy.verdict": "rewrite",
-        "penstock.policy.why": "dropped 10 of 47 turns",
-        "penstock.policy.mode": "enforce",
-        "penstock.policy.tokens_before": 900,
-        "penstock.policy.tokens_after": 400,
-        "penstock.policy.fact.dropped_turns": 10,
-    }
-    assert (span.end_time or 0) - (span.start_time or 0) == 250_000_000
-    assert abs((span.start_time or 0) - (server.start_time or 0)) < 1_000_000_000
-    assert span.status.status_code is StatusCode.UNSET
 
 
 async def test_a_fault_marks_its_step_and_nothing_else(recorded: Recorded) -> None:

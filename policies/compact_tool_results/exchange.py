@@ -14,7 +14,7 @@ from proxy.compaction.calls import names_path, payloads, reads_file, with_payloa
 from proxy.compaction.fitting import is_ours
 from proxy.compaction.form import Sent, as_file, form_of, weight
 from proxy.compaction.lines import names_files
-from proxy.compaction.references import BESIDE, Shown, is_referring, shown, with_references
+from proxy.compaction.references import BESIDE, Shown, ShownTexts, is_referring, shown, with_references
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.text.json_values import minified
@@ -67,12 +67,12 @@ class Before(NamedTuple):
     fixed: int = 0
     """The tokens of the tools."""
     groups: int = 0
-    shown: tuple[Shown, ...] = ()
+    shown: ShownTexts = ShownTexts()
     handles: frozenset[str] = frozenset()
 
     def behind(self, sent: SentExchange) -> "Before":
         handles = self.handles.union(sent.handles) if sent.handles else self.handles
-        return Before(self.size + sent.tokens, self.fixed, self.groups + 1, self.shown + sent.shown, handles)
+        return Before(self.size + sent.tokens, self.fixed, self.groups + 1, self.shown.then(sent.shown), handles)
 
 
 class ShortenedExchange:
@@ -186,7 +186,7 @@ class ShortenedExchange:
         text = texts[place]
         own = [(at, each) for at, each in enumerate(lines) if each is not None and not is_shortened(texts[at].sent)]
         # what has a handle already could not be put together again from the client's text
-        earlier = [] if is_shortened(text.sent) else [*self._before.shown, *(each for _, each in own)]
+        earlier = () if is_shortened(text.sent) else self._before.shown.then(each for _, each in own)
         work = partial(with_references, text.sent, earlier, beside)
         referred = await self._ctx.once.of_key(("refer", self._key, place), len(text.sent), work)
         if referred.used:

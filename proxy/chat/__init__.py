@@ -470,12 +470,17 @@ class ChatRequest:
         parts[-1] += b"}"
         return b",".join(parts)
 
+    @property
+    def _message_raws(self) -> tuple[bytes, ...]:
+        """The JSON text of each message; those that an earlier request had are not asked again."""
+        return self.form.fold("JSON texts", tuple[bytes, ...](), lambda before, new: (*before, *raws(new)))
+
     def _encoded(self, key: str) -> list[bytes]:
         """Return a field's JSON, divided between the items of a list; none where there is no such field."""
         if key == "model":
             return [encode(self.model)]
         if key == "messages" or (key == "tools" and self.tools):
-            parts = [*raws(self.messages if key == "messages" else self.tools)] or [b""]
+            parts = [*(self._message_raws if key == "messages" else raws(self.tools))] or [b""]
             parts[0] = b"[" + parts[0]
             parts[-1] += b"]"
             return parts

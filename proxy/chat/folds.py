@@ -6,6 +6,7 @@ the next request has again (`ParsedList`). Losing it costs time only.
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from itertools import islice
 from operator import is_
 from typing import Any, TypeVar
 
@@ -44,7 +45,7 @@ class Form:
         own, count = self.messages, self.settled
         # forms of one conversation begin alike for long, and differ in the last message
         ends_alike = count <= len(messages) and own[count - 1] is messages[count - 1]
-        return ends_alike and all(map(is_, own[:count], messages))
+        return ends_alike and all(map(is_, islice(own, count), messages))  # most others differ at once
 
     def fold(self, name: Hashable, empty: State, extend: Callable[[State, Sequence[Any]], State]) -> State:
         """Return what `extend` makes of all messages, from `empty` on.

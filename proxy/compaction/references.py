@@ -5,11 +5,10 @@ The note can be followed without a tool: it has the first and the last of the li
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, pairwise
-from operator import attrgetter, not_
+from itertools import pairwise
 from typing import NamedTuple
 
 from proxy.chat import Message
@@ -27,6 +26,8 @@ _WORTH = 1.2
 """A run that has less than so many times the characters of its note is shown again, too."""
 BESIDE = 3
 """Lines that are shown beside what changed in a file."""
+_BLOCK = 64
+"""Texts whose keys are looked at together."""
 _NEAREST = 4
 """So many places of a line are looked at, the newest ones."""
 _QUOTED = 24
@@ -53,6 +54,52 @@ class Shown:
     """The keys without those of lines that cannot be referred to: most texts have none in common with a later one."""
     noted: bytearray
     """1 for a line that a note stands for: rather than to these, later texts refer to lines that stand there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Texts that follow each other."""
+
+    texts: tuple[Shown, ...]
+    keys: frozenset[int]
+    """The distinct keys of all of them."""
+    has_notes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTexts:
+    """The texts of a conversation in order. With most blocks of them a later text has no line in common."""
+
+    blocks: tuple[_Block, ...] = ()
+    rest: tuple[Shown, ...] = ()
+
+    def __len__(self) -> int:
+        return _BLOCK * len(self.blocks) + len(self.rest)
+
+    def __getitem__(self, place: int) -> Shown:
+        block, at = divmod(place, _BLOCK)
+        return self.blocks[block].texts[at] if block < len(self.blocks) else self.rest[at]
+
+    def then(self, texts: Iterable[Shown]) -> "ShownTexts":
+        """Return these texts and further ones, to which no note is added any more."""
+        blocks, rest = self.blocks, (*self.rest, *texts)
+        while len(rest) >= _BLOCK:
+            block, rest = rest[:_BLOCK], rest[_BLOCK:]
+            keys = frozenset[int]().union(*(text.distinct for text in block))
+            blocks = (*blocks, _Block(block, keys, any(1 in text.noted for text in block)))
+        return ShownTexts(blocks, rest)
+
+    def newest(self, wanted: Set[int], missing: Set[int]) -> Iterator[tuple[int, Shown]]:
+        """Yield texts with their places, the newest first, without blocks that have no line that is missing.
+
+        Blocks with notes have none that is wanted either. `missing` may become less meanwhile.
+        """
+        start = _BLOCK * len(self.blocks)
+        yield from reversed([*enumerate(self.rest, start)])
+        for block in reversed(self.blocks):
+            start -= _BLOCK
+            if not missing.isdisjoint(block.keys) or (block.has_notes and not wanted.isdisjoint(block.keys)):
+                yield from reversed([*enumerate(block.texts, start)])
 
 
 class Referred(NamedTuple):
@@ -97,9 +144,9 @@ def _shown(lines: Sequence[str]) -> Shown:
     return Shown(keys, numbers if is_numbered else None, frozenset(keys) - {0}, bytearray(len(lines)))
 
 
-def with_references(text: str, earlier: Sequence[Shown], beside: int = 0) -> Referred:
+def with_references(text: str, earlier: ShownTexts | Iterable[Shown], beside: int = 0) -> Referred:
     """Return a text in which notes stand for runs of lines that earlier ones show, but for those `beside` news."""
-    own = shown(text)
+    own, earlier = shown(text), earlier if isinstance(earlier, ShownTexts) else ShownTexts().then(earlier)
     if own is None or not earlier:
         return Referred(text, frozenset(), own)
     lines = text.split("\n")
@@ -121,7 +168,7 @@ def _size(lines: Sequence[str], start: int, end: int) -> int:
     return sum(len(line) + 1 for line in lines[start:end])
 
 
-def _runs(own: Shown, earlier: Sequence[Shown], lines: Sequence[str], beside: int) -> Iterator[_Repeat]:
+def _runs(own: Shown, earlier: ShownTexts, lines: Sequence[str], beside: int) -> Iterator[_Repeat]:
     """Yield the longest runs of lines that an earlier text has too, without those beside a change."""
     places = _places(own, earlier)
     start = 0
@@ -139,7 +186,7 @@ def _runs(own: Shown, earlier: Sequence[Shown], lines: Sequence[str], beside: in
         start = best.end
 
 
-def _is_clear(own: Shown, run: _Repeat, earlier: Sequence[Shown], places: _Places) -> bool:
+def _is_clear(own: Shown, run: _Repeat, earlier: ShownTexts, places: _Places) -> bool:
     """Return False where lines that stand nearer could be taken for those of the run."""
     count = run.end - run.start
     number = _number(earlier[run.text], run.at)
@@ -165,15 +212,13 @@ def _repeat(own: Shown, start: int, other: Shown, text: int, at: int) -> _Repeat
     return _Repeat(start, start + length, text, at, other.noted.count(1, at, at + length))
 
 
-def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
+def _places(own: Shown, earlier: ShownTexts) -> _Places:
     """Return the newest places of a text's lines in earlier ones, with and without a note on them."""
     wanted, missing = own.distinct, {*own.distinct}  # of a line such as a bracket enough places are soon known
     places: _Places = {}
     count: dict[tuple[int, int], int] = {}
-    others = map(wanted.isdisjoint, map(attrgetter("distinct"), earlier))
-    for text in reversed([*compress(range(len(earlier)), map(not_, others))]):
-        there = earlier[text]
-        if missing.isdisjoint(there.distinct) and 1 not in there.noted:
+    for text, there in earlier.newest(wanted, missing):
+        if missing.isdisjoint(there.distinct) and (1 not in there.noted or wanted.isdisjoint(there.distinct)):
             continue
         for at, (key, noted) in enumerate(zip(there.keys, there.noted, strict=True)):
             if key in wanted and (known := count.get((key, noted), 0)) < _NEAREST:
@@ -251,7 +296,7 @@ def with_standing(messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages in which no note refers to lines that stand in none of them: what it stood for is back."""
     if not any(message.role == "tool" and _SAME in message.text for message in messages):
         return messages
-    earlier, standing = list[Shown](), list[Message]()
+    earlier, standing = ShownTexts(), list[Message]()
     for place, message in enumerate(messages):
         changed: list[Text] = []
         for text in texts_of(place, message):
@@ -261,7 +306,7 @@ def with_standing(messages: Sequence[Message]) -> Sequence[Message]:
                 best = next((each for each in forms if each.text == text.original), forms[0])
                 text.sent, lines = best.text, best.shown
                 changed.append(text)
-            earlier += [lines] if lines is not None else []
+            earlier = earlier.then([lines] if lines is not None else [])
         message = with_text(message, *changed)
         if changed and message == (sent := origin(message)):
             message = sent  # byte for byte

@@ -1,10 +1,9 @@
-"""Makes glibc return memory that Python has freed.
+"""Makes glibc return memory that Python has freed, but not with each request.
 
-glibc makes an arena for each thread that allocates, and raises the size from which a block is mapped by itself to that
-of the largest block freed so far: bodies of megabytes then lie in arenas, small objects come to stand behind them, and
-nothing can be returned. Under mixed load the memory in use stayed the same, while what was free in arenas grew. glibc
-gives back free memory between used blocks only when it is asked to. One arena is enough: of threads that share the
-interpreter's lock few allocate at once, and what one has freed another can use.
+glibc makes an arena for each thread that allocates. One is enough: of threads that share the interpreter's lock few
+allocate at once, and what one has freed another can use. By itself, glibc maps a body of megabytes apart, and returns
+it and the free end of an arena at once: the next request then has to wait until the kernel has cleared each page. So
+blocks of up to 32 MiB lie in the arena. What is free in it, also between used blocks, is given back every few seconds.
 """
 
 import asyncio
@@ -13,9 +12,13 @@ import os
 from collections.abc import Mapping
 
 # mallopt(3)
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
-_OPTIONS = {"MALLOC_MMAP_THRESHOLD_": (_MMAP_THRESHOLD, 2**20), "MALLOC_ARENA_MAX": (_ARENA_MAX, 1)}
+_OPTIONS = {
+    "MALLOC_TRIM_THRESHOLD_": (_TRIM_THRESHOLD, 2**25),
+    "MALLOC_MMAP_THRESHOLD_": (_MMAP_THRESHOLD, 2**25),
+    "MALLOC_ARENA_MAX": (_ARENA_MAX, 1),
+}
 """By the environment variable with which an operator may set another value, which then stays."""
 
 EVERY = 10.0
@@ -24,7 +27,7 @@ are free. Under mixed load a trim gave back 95 MB of 790; half of it was in use 
 
 
 def bound_arenas(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Limit arenas, and keep blocks of a MiB out of them, before threads start. Return the options that were set."""
+    """Have one arena, which keeps what is freed in it, before threads start. Return the options that were set."""
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return ()

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat import Message
-from proxy.compaction.references import Shown, is_referring, shown, with_references, with_standing
+from proxy.compaction import references
+from proxy.compaction.references import Referred, Shown, ShownTexts, is_referring, shown, with_references, with_standing
 from tests.talk import calls, result
 
 LINES = [f"def step_{n}(total): return total + {n}" for n in range(60)]
@@ -94,6 +95,24 @@ def test_a_note_can_be_followed_without_a_tool(texts: list[list[int]]) -> None:
         read.append("\n".join(line for each in made.text.split("\n") for line in _followed(each, read)))
         assert read[-1] == "\n".join(LINES[n] for n in text)
         earlier += [made.shown] if made.shown is not None else []
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=12), min_size=2, max_size=9))
+def test_blocks_of_texts_hide_none_of_them(texts: list[list[int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        each: list[list[Referred]] = []
+        for size in (2, 1000):
+            patch.setattr(references, "_BLOCK", size)
+            earlier = ShownTexts()
+            each.append([])
+            for text in texts:
+                each[-1].append(with_references("\n".join(LINES[n] for n in text), earlier))
+                earlier = earlier.then([one for one in [each[-1][-1].shown] if one is not None])
+            assert [earlier[place].keys for place in range(len(earlier))] == [
+                made.shown.keys for made in each[-1] if made.shown is not None
+            ]
+    assert [made[:2] for made in each[0]] == [made[:2] for made in each[1]]
 
 
 def _followed(line: str, read: list[str]) -> list[str]:

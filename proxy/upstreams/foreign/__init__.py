@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -36,6 +37,8 @@ _FORWARDED = CREDENTIALS | {"anthropic-version"}
 """The client's headers that tell its key and the vendor of the key."""
 _FAILURES = {kind.__name__.encode(): kind for kind in (UpstreamFailed, Unanswered, UpstreamTimeout)}
 _PROGRAM = "from proxy.upstreams.foreign.worker import main; main()"
+_START = 60.0
+"""Seconds that the process has to start."""
 _PATIENCE = 2.0
 """Seconds that the process has to end by itself."""
 
@@ -57,15 +60,23 @@ class LitellmProcess:
         self._telemetry = settings.telemetry.model_dump(mode="json")
         self._users = set(upstreams)
         self._process: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start the process unless it runs. Raise `OSError` if it does not start."""
+        """Start the process unless it runs. Raise `OSError` if it does not start.
+
+        Who is cancelled leaves the start to the next one: a client that goes must not have a second process started.
+        """
         async with self._changing:
             if self._process is None or self._process.returncode is not None:
-                self._process = await self._start()
+                starting = self._starting = self._starting or asyncio.create_task(self._start())
+                try:
+                    await asyncio.shield(starting)
+                finally:
+                    self._starting = None if starting.done() else starting
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> None:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         # -P: a folder named `proxy` where Penstock was started is not what is imported
         process = await asyncio.create_subprocess_exec(
@@ -75,18 +86,28 @@ class LitellmProcess:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             start_new_session=True,  # a Ctrl-C in the terminal is for Penstock, which lets its requests end first
         )
-        if process.stdin is not None and process.stdout is not None:
-            # not as an argument or in the environment, which other users may read
-            process.stdin.write(orjson.dumps([self._upstreams, self._telemetry]) + b"\n")
-            if await process.stdout.readline():
-                return process
-        raise OSError("the process of litellm did not start")
+        sink, source = process.stdin, process.stdout
+        try:
+            async with asyncio.timeout(_START):
+                if sink is not None:
+                    # not as an argument or in the environment, which other users may read
+                    sink.write(orjson.dumps([self._upstreams, self._telemetry]) + b"\n")
+                if source is None or not await source.readline():
+                    raise OSError("the process of litellm did not start")
+        except BaseException:
+            with suppress(ProcessLookupError):
+                process.kill()
+            raise
+        self._process = process
 
     async def leave(self, upstream: str) -> None:
         self._users.discard(upstream)
         if self._users:
             return
         async with self._changing:
+            if self._starting is not None:
+                self._starting.cancel()
+                await asyncio.wait([self._starting])
             process, self._process = self._process, None
             if process is None or process.stdin is None:
                 return

@@ -89,6 +89,7 @@ async def _serve(upstreams: Mapping[str, Any], path: str) -> None:
     await runner.setup()
     await web.UnixSite(runner, path).start()
     print(flush=True)  # it listens
+    os.dup2(2, 1)  # nobody reads what a library prints from here on: it would wait for that once the pipe is full
     await asyncio.Event().wait()
 
 

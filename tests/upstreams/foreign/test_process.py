@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -15,6 +16,7 @@ from proxy.chat import ChatRequest
 from proxy.chat.errors import NotFound, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream, Settings
 from proxy.models.usage import UsageReader
+from proxy.upstreams import foreign
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.foreign import Foreign, LitellmProcess
 from proxy.upstreams.foreign.provider import Provider
@@ -249,3 +251,67 @@ async def test_the_last_upstream_ends_the_process() -> None:
 @pytest.mark.parametrize(("provider", "name"), [("anthropic", "anthropic"), ("bedrock", "aws.bedrock")])
 async def test_the_provider_has_its_name_in_telemetry(lab: Lab, provider: str, name: str) -> None:
     assert Foreign("x", ForeignUpstream(kind="foreign", provider=provider), lab.process).provider == name
+
+
+class TestAProcessThatIsSlowToStart:
+    """Programs in its place: how they begin, and how many there were."""
+
+    @pytest.fixture
+    def started(self, monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process]:
+        made: list[asyncio.subprocess.Process] = []
+        execute = asyncio.create_subprocess_exec
+
+        async def start(*command: str, **options: Any) -> asyncio.subprocess.Process:
+            made.append(await execute(*command, **options))
+            return made[-1]
+
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+        return made
+
+    async def test_is_started_once_whoever_leaves(
+        self, started: list[asyncio.subprocess.Process], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with running() as lab:
+            for _ in range(3):
+                asking = asyncio.create_task(lab.upstreams["claude"].send(call(ask(model="../x"))))
+                while not started:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            assert (await refused(lab, ask(model="../x"))).status == 404
+        assert len(started) == 1
+        assert started[0].returncode is not None
+
+    async def test_ends_with_who_gave_it_up(self, started: list[asyncio.subprocess.Process]) -> None:
+        async with running() as lab:
+            asking = asyncio.create_task(lab.upstreams["claude"].send(call(ask())))
+            while not started:
+                await asyncio.sleep(0.01)
+            asking.cancel()
+        assert await asyncio.wait_for(started[0].wait(), 60) != 0
+
+    async def test_that_never_does_is_an_upstream_that_is_not_there(
+        self, started: list[asyncio.subprocess.Process], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(foreign, "_PROGRAM", "import time; time.sleep(600)")
+        monkeypatch.setattr(foreign, "_START", 0.2)
+        async with running() as lab:
+            with pytest.raises(UpstreamFailed, match="could not be started"):
+                await lab.upstreams["claude"].send(call(ask()))
+            assert await asyncio.wait_for(started[0].wait(), 60) != 0
+
+
+async def test_what_a_library_prints_does_not_hold_the_process_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    talkative = """
+from proxy.upstreams.foreign import worker
+read = worker.Worker._read
+async def talks(self, request):
+    print("x" * 2**20, flush=True)
+    return await read(self, request)
+worker.Worker._read = talks
+worker.main()
+"""
+    monkeypatch.setattr(foreign, "_PROGRAM", talkative)
+    async with running() as lab:
+        assert (await asyncio.wait_for(refused(lab, ask(model="../x")), 60)).status == 404

@@ -6,6 +6,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
+from msgspec import Struct
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked
 
@@ -35,8 +36,7 @@ class Outage:
     begun: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCount:
+class TokenCount(Struct, frozen=True):
     """The tokens of a request, by section."""
 
     system: int
@@ -396,8 +396,7 @@ class Uncached:
         """Forget it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The tenant, conversation, user, agent and task of a request. All stored data is keyed by the tenant first."""
 
     tenant: str
@@ -428,8 +427,7 @@ class Identity:
         return self.session.startswith(self.NAMED)
 
 
-@dataclass(frozen=True)
-class ContextServices:
+class ContextServices(Struct, frozen=True):
     """The services that not every configuration has; None without. A step has those that its `needs` name."""
 
     embedder: Embedder | None = None
@@ -446,15 +444,14 @@ class ContextServices:
     """Content shared by other agents."""
 
 
-@dataclass(frozen=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """The time, bounds and permissions of a request."""
 
     deadline: float = float("inf")
     """Seconds of work (`work_time`) after which a step of the chain does not begin, or is given up."""
     patience: float = 60.0
     """Timeout in seconds of a step without which the prompt does not fit."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     """Request headers of the client, names in lower case, without credentials."""
     now: float | None = None
     """Time of the request in seconds since 1970, to the minute. Settle a decision that depends on it in the memo at
@@ -462,7 +459,7 @@ class Conditions:
     runs_tools: bool = True
     """True if Penstock runs the internal tools that a step offers. It runs none for `/v1/compress`, nor for a request
     for several answers (`n`): then nothing may depend on a call of them."""
-    on_hold: Mapping[str, str] = field(default_factory=dict)
+    on_hold: Mapping[str, str] = {}
     """Reasons of the vendor by the names of steps whose edits cost this conversation its reasoning: they do not run."""
     native_edits: frozenset[str] = frozenset()
     """Edits that the upstream makes itself, by the provider's names."""

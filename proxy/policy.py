@@ -16,8 +16,9 @@ from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.chat import ChatRequest, JsonObject, Tool
@@ -29,7 +30,7 @@ from proxy.context import CacheRules, Context
 Fact = str | int | float | bool
 
 
-class Keep(NamedTuple):
+class Keep(Struct, frozen=True):
     """The request stays as it is."""
 
     why: str

@@ -7,7 +7,9 @@ from functools import lru_cache
 from itertools import starmap
 from operator import attrgetter, mod
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from proxy.policy import Fact
 
@@ -21,7 +23,7 @@ _NOT_OF_A_TOKEN = re.compile(r"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
 _NOT_PRINTABLE = re.compile("[^ -~]")
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True):
     """One policy's run. Spans, metrics, headers and `explain` are made from a list of these alone."""
 
     policy: str

@@ -133,7 +133,7 @@ def context(incoming: ChatRequest | None = None, *, window: int = 8192, **fields
     """
     parts: dict[str, Any] = {}
     for part, kind in (("services", ContextServices), ("conditions", Conditions)):
-        parts[part] = kind(**{name: fields.pop(name) for name in kind.__dataclass_fields__ if name in fields})
+        parts[part] = kind(**{name: fields.pop(name) for name in kind.__struct_fields__ if name in fields})
     known: dict[str, Any] = {
         "incoming": incoming or chat("u1"),
         "model": profile(window),

@@ -3,9 +3,10 @@
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import unquote_plus
+
+from msgspec import Struct
 
 from proxy.chat.errors import BadRequest, NotFound, Unauthorized, UpstreamFailed
 from proxy.config.keys_file import hash_of
@@ -19,8 +20,7 @@ _TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 _SECRET_PARAMETER = re.compile(r"(?i)(?:api[-_]?key|key|access[-_]?token|token|authorization|sig)(?:=|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The sender of a request, with its permissions."""
 
     tenant: str

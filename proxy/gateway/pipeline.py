@@ -6,6 +6,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.chat import encode
@@ -97,7 +99,7 @@ class Pipeline:
             if done is not None and done.outcome.rejected is not None and not done.is_guarded:
                 call = replace(call, body=body.raw)
             async with Observers(call, route.upstream, http, body) as observers:
-                reply = await self._send(replace(prepared, rewritten=None), observers.call, http.caller)
+                reply = await self._send(structs.replace(prepared, rewritten=None), observers.call, http.caller)
                 await relay(http, reply, observers)
 
     async def _count_here(self, body: Body, prepared: Prepared, http: Exchange) -> None:

@@ -14,6 +14,8 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
+from msgspec import Struct
+
 from proxy.access.callers import Caller
 from proxy.chat import ChatRequest, Message, listed, with_fields
 from proxy.chat.cache_marks import find_marks, write_marks
@@ -197,8 +199,7 @@ class Chosen:
         return Chosen(self.name, steps, (*self.others, *self.bringing))
 
 
-@dataclass(slots=True)
-class Rewritten:
+class Rewritten(Struct):
     """A request, and what its chain made of it."""
 
     sent: ChatRequest
@@ -220,8 +221,7 @@ class Rewritten:
     """True if a guard may have removed something: then only `ctx.incoming` may be stored."""
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(Struct):
     """A request, ready to be sent."""
 
     route: Route

@@ -23,6 +23,8 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from msgspec import structs
+
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools, listed, raws, with_fields
 from proxy.chat.cache_marks import unmarked
 from proxy.chat.markers import named_handles
@@ -75,7 +77,7 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
         defined = [request for name, request in takewhile(lambda stage: stage[0] in names, outcome.stages)]
         return outcome, None if is_over else settled.record(defined[-1] if defined else ctx.incoming, outcome.request)
     # that reasoning is of this model
-    ctx = with_fields(ctx, conditions=with_fields(ctx.conditions, may_choose_model=False))
+    ctx = with_fields(ctx, conditions=structs.replace(ctx.conditions, may_choose_model=False))
     first = await chain.run(defining, ctx)
     if first.rejected is not None or first.chosen is not None:
         return first, None

@@ -8,12 +8,14 @@ breaks the cache is charged for it, turn by turn.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import compress, count, filterfalse, groupby, pairwise
 from operator import attrgetter, or_
 from time import monotonic
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from proxy.chat import ChatRequest, Message, raws
 from proxy.chat.cache_marks import find_marks, unmarked
@@ -76,8 +78,7 @@ class _Turn(NamedTuple):
     """The numbers of prefixes at which the provider was told to cache it."""
 
 
-@dataclass(slots=True)
-class Estimate:
+class Estimate(Struct):
     """The expected cost of a prompt in US dollars, worked out before it is sent; 0 where its prices are not known."""
 
     key: tuple[str, str]

@@ -91,7 +91,7 @@ class UpstreamJudge:
                 return
             sure, outcome = await self._model.run(self._verdict(question, pair, headers))
             self._metrics.of("judge_verdicts", outcome).inc()
-            self._metrics.of("judge_duration_seconds").observe(self._clock() - now)
+            self._metrics.observe(self._clock() - now, "judge_duration_seconds")
             if outcome in ("failed", "timeout"):  # other outcomes may be due to the texts
                 self._paused.put(tenant, outcome)
             if sure is not None:

@@ -152,8 +152,9 @@ _WILDCARD = re.compile(r"[*?\[]")
 
 
 def _matches(name: str, glob: str) -> bool:
-    """Return whether a glob of the table matches. Few begin as the name does, and only these are compiled."""
-    return name.startswith(_beginning(glob)) and fnmatchcase(name, glob)
+    """Return whether a glob of the table matches. Few begin as the name does, and most end there: none is compiled."""
+    beginning = _beginning(glob)
+    return name.startswith(beginning) and (glob == f"{beginning}*" or fnmatchcase(name, glob))
 
 
 @cache

@@ -30,7 +30,7 @@ from proxy.chat.errors import PenstockError, error_body
 from proxy.chat.parse import Body
 from proxy.config.load import Config, load
 from proxy.config.settings import KeysAuth, Settings
-from proxy.context import Identity
+from proxy.context import Identity, Tokens
 from proxy.gateway.chain import Steps, run
 from proxy.gateway.pilot import Pilot
 from proxy.gateway.pipeline import Pipeline
@@ -39,7 +39,6 @@ from proxy.http.client import tls
 from proxy.http.headers import Headers, request_id
 from proxy.llm.judge import UpstreamJudge
 from proxy.models import Models
-from proxy.models.tokens import TokenService
 from proxy.server.admin import Admin
 from proxy.server.api.chat import WIRES, Api
 from proxy.server.api.compress import Sidecar
@@ -61,7 +60,7 @@ from proxy.state.store import StoreError
 from proxy.state.workers import Peers
 from proxy.telemetry import logs
 from proxy.telemetry.observation import Telemetry
-from proxy.testing import context, lifelike, profile
+from proxy.testing import chat, context, lifelike, profile
 from proxy.text import arrays
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
@@ -229,13 +228,16 @@ class App:
         await asyncio.to_thread(import_module, "encodings.idna")  # the first host name that is resolved needs it
         await asyncio.to_thread(tls)
         await asyncio.to_thread(models.encodings, settings.models)
-        await services.tokens.warm(models.encodings(entry for entry in settings.models if settings.chains[entry.chain]))
+        await asyncio.to_thread(models.resolve, "gpt-4o")  # the lists are read when the first model is found in them
+        encodings = models.encodings(entry for entry in settings.models if settings.chains[entry.chain])
+        await services.tokens.warm(encodings)
         if any(settings.chains.values()):
             await asyncio.to_thread(arrays.numpy)
-        if settings.server.warm:
-            chains = [chain for chain in settings.chains.values() if chain]
-            needs_embedding = any("embedding" in step.needs for chain in chains for _, step in chain)
-            await rehearse(chains, services.tokens, services.once, services.embedding if needs_embedding else None)
+        chains, is_warm = [chain for chain in settings.chains.values() if chain], settings.server.warm
+        needs_embedding = is_warm and any("embedding" in step.needs for chain in chains for _, step in chain)
+        embedding = services.embedding if needs_embedding else None
+        model = profile(encoding=min(encodings, default="chars"))
+        await rehearse(chains, services.tokens.bind(_WHO, model), services.once, embedding, needs_cut=is_warm)
 
     async def _warm(self) -> None:
         """Load the search over memories, and measure its results, before the first question."""
@@ -316,13 +318,18 @@ _WAIT = 30.0
 
 
 async def rehearse(
-    chains: Iterable[Steps], tokens: TokenService, once: OnceService, embedding: EmbeddingService | None
+    chains: Iterable[Steps],
+    tokens: Tokens,
+    once: OnceService,
+    embedding: EmbeddingService | None,
+    *,
+    needs_cut: bool,
 ) -> None:
-    """Load code, tables and models of the steps: run each chain over a made-up conversation that needs a cut."""
-    request, counter = lifelike(), tokens.bind(_WHO, profile())
-    window = (await counter.count(request)).total
+    """Load code, tables and models of the steps: run each chain over a made-up conversation, maybe in need of a cut."""
+    request = lifelike() if needs_cut else chat("u1")
+    window = (await tokens.count(request)).total if needs_cut else profile().window
     for steps in chains:
-        await run(steps, context(request, window=window, tokens=counter, once=once.bind(_WHO)))
+        await run(steps, context(request, window=window, tokens=tokens, once=once.bind(_WHO)))
     if embedding is not None:
         await embedding.ready()
         await embedding.bind(_WHO).floor("What was it?", wait=_WAIT)

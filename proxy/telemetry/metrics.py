@@ -4,6 +4,7 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter as Counts
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -27,6 +28,7 @@ _MOST_REASONS = 50
 _CALLS = "calls_"
 """Facts of an answer that begin so say how often an internal tool was called: `calls_note`."""
 
+_CALL = "gen_ai_client_operation_duration_seconds"
 _SCORES = ("0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1")
 _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
@@ -46,20 +48,7 @@ class _Counter(Counter):
 
 
 class _Histogram(Histogram):
-    """A histogram whose series all have their labels. Its values wait until there are `_TOGETHER`, or for `flush`."""
-
-    def _metric_init(self) -> None:
-        super()._metric_init()
-        self._waiting: list[float] = []
-
-    def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
-        self._waiting.append(amount)
-        if len(self._waiting) >= _TOGETHER:
-            self.flush()
-
-    def flush(self) -> None:
-        amounts, self._waiting = self._waiting, []
-        self.observe_all(amounts)
+    """A histogram whose series all have their labels."""
 
     def observe_all(self, amounts: Sequence[float]) -> None:
         self._sum.inc(sum(amounts))
@@ -85,8 +74,8 @@ class Metrics:
         self._upstreams: set[str] = set()
         self._steps: list[Step] = []
         """Steps that are not counted yet."""
-        self._sizes: list[tuple[str, int, int, int | None]] = []
-        """Prompts that are not counted yet: the model, the tokens before and after the chain, and the window."""
+        self._amounts: list[tuple[tuple[str, ...], float | None]] = []
+        """Values of histograms that are not counted yet; None for a series that begins empty."""
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
         self._config: str | None = None
@@ -161,10 +150,19 @@ class Metrics:
             self._models.add(name)
         return name
 
+    def observe(self, amount: float | None, *name: str) -> None:
+        """Count a value in the histogram with this name and these labels, together with others."""
+        self._amounts.append((name, amount))
+        if len(self._amounts) >= _TOGETHER:
+            self._count_amounts()
+
     def routed(self, model: str, upstream: str) -> None:
-        if (model, upstream) in self._routed:
-            return
+        """Have series of a model, which begin at zero."""
+        if _TOGETHER == 1 and (model, upstream) not in self._routed:  # another process may answer the scraper
+            self._begin(model, upstream)
         self._routed.add((model, upstream))
+
+    def _begin(self, model: str, upstream: str) -> None:
         self.of("request_duration_seconds", model, upstream)
         self.of("time_to_first_chunk_seconds", model, upstream)
         for phase in ("before", "after"):
@@ -188,26 +186,26 @@ class Metrics:
             self._count_steps()
 
     def sized(self, model: str, before: int, after: int, window: int | None) -> None:
-        """Count the tokens of a prompt before and after its chain, together with those of others."""
-        self._sizes.append((model, before, after, window))
-        if len(self._sizes) >= _TOGETHER:
-            self._count_sizes()
+        """Count the tokens of a prompt before and after its chain."""
+        for phase, tokens in (("before", before), ("after", after)):
+            self.observe(tokens, "context_size_tokens", model, phase)
+            if window:
+                self.observe(tokens / window, "context_utilization", model, phase)
 
     def flush(self) -> None:
         """Count what waits. Call it in the thread of requests, before `render`."""
         self._count_steps()
-        self._count_sizes()
-        for series in self._series.values():
-            if isinstance(series, _Histogram):
-                series.flush()
+        self._count_amounts()
+        for model, upstream in self._routed:
+            self._begin(model, upstream)
 
-    def _count_sizes(self) -> None:
-        sizes, self._sizes = self._sizes, []
-        for model, before, after, window in sizes:
-            for phase, tokens in (("before", before), ("after", after)):
-                self.of("context_size_tokens", model, phase).observe(tokens)
-                if window:
-                    self.of("context_utilization", model, phase).observe(tokens / window)
+    def _count_amounts(self) -> None:
+        waiting, self._amounts = self._amounts, []
+        amounts = defaultdict[tuple[str, ...], list[float]](list)
+        for name, amount in waiting:
+            amounts[name] += () if amount is None else (amount,)
+        for name, same in amounts.items():
+            (self.of_reason if name[0] == _CALL else self.of)(*name).observe_all(same)
 
     def _count_steps(self) -> None:
         steps, self._steps = sorted(self._steps, key=_SERIES), []
@@ -219,7 +217,7 @@ class Metrics:
             for step in () if observed else same:
                 if verdict == "rewrite" and step.compressed and step.tokens_before and step.tokens_after is not None:
                     self.of("context_compressions", policy).inc()
-                    self.of("compression_ratio", policy).observe(step.tokens_after / step.tokens_before)
+                    self.of("compression_ratio", policy).observe_all([step.tokens_after / step.tokens_before])
                 if step.facts:
                     self._count(step)
 
@@ -230,7 +228,7 @@ class Metrics:
             if count is None or isinstance(value, str):
                 continue
             if count.kind == "score":
-                self.of_count(count, step.policy).observe(value)
+                self.of_count(count, step.policy).observe_all([value])
             elif count.kind == "amount":
                 new = step.facts.get(f"{fact}_new", value)
                 self.of_count(count, step.policy).inc(value if isinstance(new, str) else new)
@@ -275,11 +273,9 @@ class Metrics:
 
     def called(self, call: tuple[str, str, str], error: str | None, seconds: float, usage: Usage | None) -> None:
         """Count a call by the GenAI conventions; `call` has the operation, the provider and the model."""
-        self.of_reason("gen_ai_client_operation_duration_seconds", *call, error or "").observe(seconds)
+        self.observe(seconds, _CALL, *call, error or "")
         for kind in ("input", "output"):
-            histogram, tokens = self.of("gen_ai_client_token_usage", *call, kind), getattr(usage, kind, None)
-            if tokens is not None:
-                histogram.observe(tokens)
+            self.observe(getattr(usage, kind, None), "gen_ai_client_token_usage", *call, kind)
 
     def answered(self, facts: Mapping[str, Fact], upstream: str) -> None:
         """Count the calls of internal tools that an answer took, and the CPU time of a process beside this one."""

@@ -222,7 +222,7 @@ class Observation(Record):
             self.metrics.routed(self.model, self._upstream)
         self.metrics.of("active_requests").dec()
         self.metrics.of("requests", self.model, self._upstream, str(status)).inc()
-        self.metrics.of("request_duration_seconds", self.model, self._upstream).observe(seconds)
+        self.metrics.observe(seconds, "request_duration_seconds", self.model, self._upstream)
         if self._key is not None:
             self.metrics.of("key_requests", self._key, str(status)).inc()
         if isinstance(error, NotInTime):
@@ -248,7 +248,7 @@ class Observation(Record):
         if not self._answering:
             self._answering = True
             waited = perf_counter() - self._started
-            self.metrics.of("time_to_first_chunk_seconds", self.model, self._upstream).observe(waited)
+            self.metrics.observe(waited, "time_to_first_chunk_seconds", self.model, self._upstream)
 
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
         self.metrics.answered(facts, self._upstream)

@@ -1,8 +1,9 @@
 """The table of models: the upstream, chain and profile of each name that clients may use."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -43,6 +44,9 @@ class Routes:
         self, settings: Settings, upstreams: Mapping[str, Upstream], profile_of: ProfileOf | None = None
     ) -> None:
         self._models = settings.models
+        self._globs = [
+            (entry, glob, re.compile(translate(glob)).match) for entry in self._models for glob in entry.match
+        ]
         self._upstreams = upstreams
         self._takes_clients_key = {name for name, each in settings.upstreams.items() if not each.has_own_key}
         self.profile_of = profile_of or partial(_profile_of, Models())
@@ -61,9 +65,8 @@ class Routes:
         return route
 
     def _find(self, model: str) -> Route:
-        for entry in self._models:
-            label = next((glob for glob in entry.match if fnmatchcase(model, glob)), None)
-            if label is not None:
+        for entry, label, matches in self._globs:
+            if matches(model):
                 upstream = self._upstreams[entry.upstream]
                 name = entry.model or model
                 named = entry.model is not None or model in entry.match

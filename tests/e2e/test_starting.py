@@ -75,6 +75,19 @@ async def test_without_a_chain_there_is_nothing_to_wait_for(lab: Lab, loading: L
     assert loading.asked == []
 
 
+async def test_any_start_has_run_each_chain_over_a_short_request(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[int]()
+
+    async def apply(self: ConsolidateSystem, request: ChatRequest, ctx: Context) -> Decision:
+        seen.append(len(request.messages))
+        return Keep("as it was")
+
+    monkeypatch.setattr(ConsolidateSystem, "decide", apply)
+    base = await lab.start(CONFIG, chain=STEPS)
+    await until_ready(base)
+    assert seen == [1]
+
+
 async def test_a_warm_start_has_run_each_chain_before_it_is_ready(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     go, seen = asyncio.Event(), list[tuple[int, int, bool]]()
 

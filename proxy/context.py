@@ -6,7 +6,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
-from msgspec import Struct
+import msgspec
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked
 
@@ -36,7 +36,7 @@ class Outage:
     begun: bool = False
 
 
-class TokenCount(Struct, frozen=True):
+class TokenCount(msgspec.Struct, frozen=True):
     """The tokens of a request, by section."""
 
     system: int
@@ -396,7 +396,7 @@ class Uncached:
         """Forget it."""
 
 
-class Identity(Struct, frozen=True):
+class Identity(msgspec.Struct, frozen=True):
     """The tenant, conversation, user, agent and task of a request. All stored data is keyed by the tenant first."""
 
     tenant: str
@@ -427,7 +427,7 @@ class Identity(Struct, frozen=True):
         return self.session.startswith(self.NAMED)
 
 
-class ContextServices(Struct, frozen=True):
+class ContextServices(msgspec.Struct, frozen=True):
     """The services that not every configuration has; None without. A step has those that its `needs` name."""
 
     embedder: Embedder | None = None
@@ -444,7 +444,7 @@ class ContextServices(Struct, frozen=True):
     """Content shared by other agents."""
 
 
-class Conditions(Struct, frozen=True):
+class Conditions(msgspec.Struct, frozen=True):
     """The time, bounds and permissions of a request."""
 
     deadline: float = float("inf")
@@ -467,8 +467,7 @@ class Conditions(Struct, frozen=True):
     """True if a policy may send the request to another model."""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """The environment of a policy for one request."""
 
     incoming: ChatRequest
@@ -478,18 +477,18 @@ class Context:
     tokens: Tokens
     archive: Archive | None = None
     """Store for content that leaves the context; without one (None), no content may leave."""
-    once: Once = field(default_factory=Uncached)
+    once: Once = msgspec.field(default_factory=Uncached)
     """Memoisation of functions of content."""
     memo: Memo | None = None
     """Decisions of earlier requests; None if nothing is stored between requests."""
-    services: ContextServices = field(default_factory=ContextServices)
-    conditions: Conditions = field(default_factory=Conditions)
+    services: ContextServices = msgspec.field(default_factory=ContextServices)
+    conditions: Conditions = msgspec.field(default_factory=Conditions)
     frozen: int = 0
     """Number of messages at the beginning that may not change, nor may the tools, because signed reasoning is bound to
     them. Messages behind them are edited when they are first sent, and keep that form."""
     secret: bytes = b""
     """Random key of the conversation, for placeholders that nobody can reverse; only in a chain with a guard."""
-    outage: Outage = field(default_factory=Outage)
+    outage: Outage = msgspec.field(default_factory=Outage)
     """Failure of the state: once it has begun, no further decision may be stored."""
 
 

@@ -7,9 +7,11 @@ the tool's result, an assistant's and a user's message. `d` is a developer messa
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
+
+from msgspec import structs
 
 from proxy.chat import ChatRequest, Fields, Message, Tool, encode
 from proxy.context import Conditions, Context, ContextServices, Identity, ModelProfile, TokenCount, Uncached
@@ -256,13 +258,13 @@ async def _grow(example: Example, kind: type[Policy]) -> _Grown:
     policy = example.policy or kind()
     ctx = example.start if isinstance(example.start, Context) else context(example.start)
     once = OnceService(2**26)
-    ctx = replace(ctx, once=once.bind(Identity("test")))
+    ctx = structs.replace(ctx, once=once.bind(Identity("test")))
     grown, original = _Grown(), dump(ctx.incoming)
     sent: tuple[list[bytes], list[bytes]] = ([], [])
     for incoming in prefixes(ctx.incoming):
-        now = replace(ctx, incoming=incoming)
+        now = structs.replace(ctx, incoming=incoming)
         before = await run([(type(step).__name__, step) for step in example.before], now, strict=True)
-        now = replace(now, incoming=before.incoming or incoming)
+        now = structs.replace(now, incoming=before.incoming or incoming)
         decide = check if grown.turns % 8 == 0 or incoming is ctx.incoming else type(policy).decide
         decision = await decide(policy, before.request, now)
         after = decision.request if isinstance(decision, Rewrite) else before.request
@@ -286,7 +288,7 @@ async def check(policy: Policy, request: ChatRequest, ctx: Context) -> Decision:
     """Return the decision of a policy. Raise `AssertionError` or `BrokenRequest` if it breaks the contract."""
     name, original = type(policy).__name__, dump(request)
     first = await policy.decide(request, ctx)
-    second = await policy.decide(request, replace(ctx, once=Uncached()))
+    second = await policy.decide(request, structs.replace(ctx, once=Uncached()))
     _require(dump(request) == original, f"{name} changed the request in place")
     _require(_sent(first) == _sent(second), f"{name} made two decisions on the same request")
     # with a memo the second run finds settled decisions, so its reason may differ

@@ -8,6 +8,8 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from msgspec import structs
+
 from proxy.chat import ChatRequest, with_fields
 from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
@@ -215,7 +217,7 @@ class _Run:
         if (policy.defines_conversation or policy.is_guard) and not ctx.frozen:
             # tools that an earlier step has left out can still be searched
             same_tools = request.tools is before.tools
-            self.ctx = with_fields(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
+            self.ctx = structs.replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
         self._goes_on(request, after)
 
     async def _decide(self, policy: Policy) -> tuple[Decision | _Undecided, TokenCount]:

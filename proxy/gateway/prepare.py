@@ -14,10 +14,10 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from proxy.access.callers import Caller
-from proxy.chat import ChatRequest, Message, listed, with_fields
+from proxy.chat import ChatRequest, Message, listed
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
 from proxy.chat.parse import Body, EarlierLists, ParsedList
@@ -420,7 +420,7 @@ class Preparation:
             settle(())
         watch = corrections.watch(sent) if corrections is not None and sends else None
         if outcome.incoming is not ctx.incoming:
-            ctx = with_fields(ctx, incoming=outcome.incoming or incoming)
+            ctx = structs.replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(chosen, outcome, ctx) if sends else ()
         record = partial(services.hidden.record, request=sent, scope=scope, settle=settle, restores=outcome.restores)
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, record, settle, watch, is_guarded)

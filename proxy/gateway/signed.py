@@ -77,13 +77,13 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
         defined = [request for name, request in takewhile(lambda stage: stage[0] in names, outcome.stages)]
         return outcome, None if is_over else settled.record(defined[-1] if defined else ctx.incoming, outcome.request)
     # that reasoning is of this model
-    ctx = with_fields(ctx, conditions=structs.replace(ctx.conditions, may_choose_model=False))
+    ctx = structs.replace(ctx, conditions=structs.replace(ctx.conditions, may_choose_model=False))
     first = await chain.run(defining, ctx)
     if first.rejected is not None or first.chosen is not None:
         return first, None
     sent = first.request
     if sent is not ctx.incoming:
-        ctx = with_fields(ctx, incoming=sent)
+        ctx = structs.replace(ctx, incoming=sent)
     outcome = await _Conversation(steps[len(defining) :], ctx, settled).outcome()
     is_over = outcome.rejected is not None or outcome.chosen is not None
     settle = None if is_over else settled.record(sent, outcome.request)
@@ -136,7 +136,7 @@ class _Conversation:
         guarded = await chain.run(guards, self._ctx)
         if guarded.rejected is not None:
             return guarded
-        self._ctx = with_fields(self._ctx, incoming=guarded.request)
+        self._ctx = structs.replace(self._ctx, incoming=guarded.request)
         said = enumerate(self._sent.messages)
         answers = [place for place, each in said if place >= signed[0] and each.get("role") == "assistant"]
         prefix, end = await self._prefix(answers, signed)
@@ -171,7 +171,7 @@ class _Conversation:
         sent = self._sent.with_messages(
             bare for message, bare in messages if bare is message or any(map(bare.get, _SAYING))
         )
-        return await chain.run(self._steps, with_fields(self._ctx, incoming=sent))
+        return await chain.run(self._steps, structs.replace(self._ctx, incoming=sent))
 
     async def _sent_up_to(self, place: int, prefix: ChatRequest, end: int) -> Outcome:
         """Return what is sent of the messages up to a place, behind a beginning that ends at `end`.
@@ -196,7 +196,9 @@ class _Conversation:
         if place < len(incoming.messages):
             incoming = incoming.with_messages(incoming.messages[:place])
         start, frozen, started = _joined(incoming, prefix, end), len(prefix.messages), perf_counter()
-        outcome = await chain.run(self._steps, with_fields(self._ctx, incoming=incoming, frozen=frozen), start=start)
+        outcome = await chain.run(
+            self._steps, structs.replace(self._ctx, incoming=incoming, frozen=frozen), start=start
+        )
         if outcome.rejected is not None or _begins(outcome.request, start, frozen) or self._is_guarded:
             return outcome
         check = Step(CHECK, "fail", "undone: a step changed what was sent before", perf_counter() - started, started)

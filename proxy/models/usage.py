@@ -57,7 +57,7 @@ def read_report(answer: Mapping[str, Any]) -> VendorReport:
     found = json_objects(answer.get("input_transformations"))
     dropped = [str(each.get("reason")) for each in found if each.get("type") != "thinking_mismatch_allowed"]
     management = answer.get("context_management")
-    applied = management.get("applied_edits") if isinstance(management, Mapping) else None
+    applied = management.get("applied_edits") if isinstance(management, dict) else None
     edits = [str(each.get("type")) for each in json_objects(applied)]
     return VendorReport(tuple(dropped), tuple(edits), _missed(answer))
 
@@ -65,9 +65,9 @@ def read_report(answer: Mapping[str, Any]) -> VendorReport:
 def _missed(answer: Mapping[str, Any]) -> str | None:
     for field, name in (("diagnostics", "cache_miss_reason"), ("prompt_cache_diagnostics", "reason")):
         told = answer.get(field)
-        reason = told.get(name) if isinstance(told, Mapping) else None
+        reason = told.get(name) if isinstance(told, dict) else None
         if reason:
-            return str(reason.get("type")) if isinstance(reason, Mapping) else str(reason)
+            return str(reason.get("type")) if isinstance(reason, dict) else str(reason)
     return None
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -23,6 +24,8 @@ from proxy.gateway.relay import Observer, Observers, relay
 from proxy.gateway.saving import Saving
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
+from proxy.state.cache import TenantCache
+from proxy.state.threads import do_sized
 from proxy.step import counts_header, findings_header, server_timing
 from proxy.telemetry.record import Rewriting
 from proxy.upstreams.base import Call, Reply
@@ -44,11 +47,12 @@ class Pipeline:
     ) -> None:
         """With `saving`, the requests are saved that were answered."""
         self._saving, self._pilot = saving, pilot
-        self._routes = routes
+        self._routes, self._parsed = routes, services.parsed
         self._preparation = Preparation(settings, services)
 
     async def read(self, kind: type[Body], raw: bytes, http: Exchange) -> Body:
-        return await self._preparation.read(kind, raw, http.caller.tenant)
+        """Return a body; what an earlier one of the tenant's began with is not read again. Raises `BadRequest`."""
+        return await do_sized(len(raw), partial(kind, raw, TenantCache(self._parsed, http.caller.tenant)))
 
     async def serve(self, body: Body, http: Exchange) -> None:
         """Run the chain of a request, send what that gave, and relay the answer; with another model where one fails.

@@ -20,7 +20,7 @@ from proxy.access.callers import Caller
 from proxy.chat import ChatRequest, Message, listed
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
-from proxy.chat.parse import Body, EarlierLists, ParsedList
+from proxy.chat.parse import Body, ParsedList
 from proxy.chat.reasoning import SIGNS, signed_places
 from proxy.config.settings import BYPASS, Chain, Settings
 from proxy.context import Conditions, Context, ContextServices, Identity, ModelProfile, Outage
@@ -355,19 +355,14 @@ class Preparation:
 
         self._services.prefixes.begin(keep())
 
-    def _earlier(self, tenant: str) -> EarlierLists:
-        return TenantCache(self._services.parsed, tenant)
-
-    async def read(self, kind: type[Body], raw: bytes, tenant: str) -> Body:
-        """Return a body; what an earlier one of the tenant's began with is not read again. Raises `BadRequest`."""
-        return await do_sized(len(raw), lambda: kind(raw, self._earlier(tenant)))
-
     async def _read(self, body: Body, asked: Asked) -> tuple[ChatRequest, Identity]:
         """Return the request in a body, and whose it is; a large one is read in a thread. Raises `BadRequest`."""
         tenant = asked.caller.tenant
 
         def read() -> tuple[ChatRequest, Identity]:
-            known = body if body.earlier is not None else type(body)(body.raw, self._earlier(tenant))
+            known = (
+                body if body.earlier is not None else type(body)(body.raw, TenantCache(self._services.parsed, tenant))
+            )
             sent = known.parse(self._server.max_messages)
             if len(body.raw) > _DIGESTED:
                 digest(sent.messages)

@@ -1,7 +1,6 @@
 """What an earlier text shows need not be said again; the note that stands there can be followed."""
 
 import re
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -145,15 +144,3 @@ def test_what_leaves_at_a_cut_is_said_again() -> None:
 def test_messages_without_notes_are_the_same_objects() -> None:
     messages = [calls("c1"), result("text"), Message({"role": "assistant", "content": "3 lines as above"})]
     assert with_standing(messages) is messages
-
-
-def test_the_earlier_texts_alone_decide() -> None:
-    texts = ["\n".join(LINES[n : n + 40]) for n in range(0, 20, 4)]
-    sent: list[list[str]] = []
-    for end in range(1, len(texts) + 1):
-        made: list[str] = []
-        for text in texts[:end]:
-            made.append(with_references(text, known(*made)).text)
-        sent.append(made)
-
-    assert all(earlier == later[: len(earlier)] for earlier, later in pairwise(sent))

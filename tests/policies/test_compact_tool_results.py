@@ -142,20 +142,6 @@ async def test_a_second_pass_over_a_repeat_changes_nothing(messages: tuple[Messa
 NUMBERED = "\n".join(f"{n}: line {n * n} of the program does what it says" for n in range(1, 101))
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "stays"),
-    [
-        ("read_file", {"path": "package.json"}, True),
-        ("leer_archivo", {"ruta": "package.json"}, True),
-        ("läs", {"sökväg": "conf/.env", "rader": 900}, True),
-        ("lookup", {"key": "package"}, False),
-    ],
-)
-async def test_a_file_that_a_call_names_stays_byte_for_byte(name: str, arguments: dict[str, Any], stays: bool) -> None:
-    read = (calls("c1", name=name, arguments=json.dumps(arguments)), result(LOOKUP), ANSWER, ASKED)
-    assert ((await shown(*read))[1] == LOOKUP) is stays
-
-
 async def test_a_file_that_is_read_again_after_an_edit_is_what_changed() -> None:
     reads = [calls(each, name="read_file", arguments='{"path": "a.py"}') for each in ("c1", "2")]
     lines = [f"def step_{n}(total): return total + {n}" for n in range(80)]

@@ -14,9 +14,12 @@ import pytest
 
 from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.context import Identity
+from proxy.vectors.base import Backend
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packing import dimension
 from proxy.vectors.sentence_transformers import PIECES, Sentences
+from proxy.vectors.static import PIECES as STATIC_PIECES
+from proxy.vectors.static import Static
 from tests.vectors.made import similarities
 
 ROOT = Path(__file__).parent.parent.parent
@@ -40,27 +43,31 @@ def model() -> Sentences:
     return sentences()
 
 
-@needs_model
+@pytest.fixture(scope="module", params=["static", pytest.param("sentences", marks=needs_model)])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """The model that ships, and this one."""
+    return Static() if request.param == "static" else request.getfixturevalue("model")
+
+
 @pytest.mark.parametrize(("query", "near", "far"), [
     ("cancel my hotel booking", "cancel_hotel_room: Cancels a reserved room.", "convert_currency: Converts money."),
     ("why does the build fail?", "error: undefined reference to `main'", "The museum opens at nine on Sundays."),
-    ("What is the weather in Lisbon?", '{"city": "Lisboa", "temp_c": 21, "sky": "clear"}', "def add(a, b): ..."),
+    ("Which dog is ill?", "The puppy has a fever.", "def add(a, b): return a + b"),
 ])  # fmt: skip
-async def test_near_texts_are_nearer_than_far_ones(model: Sentences, query: str, near: str, far: str) -> None:
-    embedder = EmbeddingService(model).bind(Identity("t"))
+async def test_near_texts_are_nearer_than_far_ones(backend: Backend, query: str, near: str, far: str) -> None:
+    embedder = EmbeddingService(backend).bind(Identity("t"))
+    assert await embedder.floor(query, wait=LONG) is not None
     found = await embedder.similarities(query, [far, near, query], wait=LONG)
     assert (found[0] or 1.0) < (found[1] or 0.0) - 0.1
     assert found[2] == pytest.approx(1.0, abs=0.01)
 
 
-@needs_model
-async def test_what_stands_late_in_a_long_text_counts(model: Sentences) -> None:
+async def test_what_stands_late_in_a_long_text_counts(backend: Backend) -> None:
     late = FILLER * 12 + "The password of the staging database is kept in the vault."
-    query, plain, long, endless = await model.embed(["staging database password", FILLER * 12, late, FILLER * 100])
+    query, plain, long, endless = await backend.embed(["staging database password", FILLER * 12, late, FILLER * 1000])
     without, found = similarities(query, [plain, long])
     assert (found or 0.0) > (without or 1.0) + 0.2
-    assert dimension(endless) == 384
-    assert len(endless) == 1 + PIECES * 2 * 384
+    assert len(endless) == 1 + (STATIC_PIECES if isinstance(backend, Static) else PIECES) * 2 * dimension(query)
 
 
 @needs_model
@@ -158,6 +165,7 @@ sys.addaudithook(lambda event, args: outside.append(event) if event in ("socket.
 from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.context import Identity
 from proxy.vectors.base import EmbeddingFailed
+from proxy.vectors.base import Backend
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
 from proxy.vectors.packing import dimension

@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.context import Identity
 from proxy.vectors.base import EmbeddingFailed
-from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.packing import dimension
-from proxy.vectors.static import DATA, PIECES, SIZE, VERSION, Static, TokenTable, WordPiece
-from tests.vectors.made import similarities
+from proxy.vectors.static import DATA, SIZE, VERSION, Static, TokenTable, WordPiece
 
 ROOT = Path(__file__).parent.parent.parent
 LONG = 300.0
@@ -46,31 +42,6 @@ def test_the_data_is_what_the_script_made() -> None:
     assert VERSION == "static-all-MiniLM-L6-v2-1"
     assert sum(file.stat().st_size for file in DATA.iterdir()) < 8_000_000
     assert "proxy/data/static" in (ROOT / "NOTICE").read_text()
-
-
-@pytest.mark.parametrize(("query", "near", "far"), [
-    ("cancel my hotel booking", "cancel_hotel_room: Cancels a reserved room.", "convert_currency: Converts money."),
-    ("why does the build fail?", "error: undefined reference to `main'", "The museum opens at nine on Sundays."),
-    ("Which dog is ill?", "The puppy has a fever.", "def add(a, b): return a + b"),
-])  # fmt: skip
-async def test_near_texts_are_nearer_than_far_ones(query: str, near: str, far: str) -> None:
-    service = EmbeddingService(Static())
-    assert await service.bind(Identity("t")).floor(query, wait=LONG) is not None
-    found = await service.bind(Identity("t")).similarities(query, [far, near, query], wait=LONG)
-    await service.aclose()
-    assert (found[0] or 1.0) < (found[1] or 0.0) - 0.1
-    assert found[2] == pytest.approx(1.0, abs=0.001)
-
-
-def test_what_stands_late_in_a_long_text_counts(table: TokenTable) -> None:
-    filler = "The committee met on Tuesday and spoke at length about the colour of the new curtains in the hall. "
-    late = filler * 12 + "The password of the staging database is kept in the vault."
-    query, *texts = (table.packed(text) for text in ("staging database password", filler * 12, late))
-    without, found = similarities(query, texts)
-    assert (found or 0.0) > (without or 1.0) + 0.2
-    endless = table.packed(filler * 1000)
-    assert dimension(endless) == 256
-    assert len(endless) == 1 + PIECES * 2 * 256
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\x00", "\ufffd", "ꙮ" * 5])

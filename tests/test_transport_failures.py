@@ -10,6 +10,7 @@ import pytest
 from yarl import URL
 
 from proxy.chat.errors import Unanswered, UpstreamFailed
+from proxy.http import client
 from proxy.http.client import ServerConnection, Timeouts, Transport
 from tests.loopback import (
     BODY,
@@ -118,6 +119,30 @@ async def test_a_request_that_the_server_has_read_is_sent_again_only_where_it_is
     assert (caught.value.status, caught.value.code) == (502, "upstream_broke_off")
     assert caught.value.headers.get("x-should-retry") == (None if method == "GET" else "false")
     assert "may have processed the request" in caught.value.message
+
+
+@pytest.mark.parametrize("counts", ["not at all", "nothing"])
+async def test_where_the_system_does_not_count_bytes_no_request_is_sent_twice(
+    counts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if counts == "nothing":  # as in some sandboxes
+        monkeypatch.setattr(socket, "TCP_INFO", socket.TCP_KEEPIDLE)
+    else:
+        monkeypatch.setattr(client, "_COUNTS_BYTES", False)
+    got: list[bytes] = []
+
+    async def handle(connection: Connection) -> None:
+        got.append(await connection.request())
+        if connection.number == 1:
+            await connection.send(OK)
+            got.append(await connection.request())
+
+    async with listening(handle) as url, transport() as http:
+        await (await http.request("POST", url, {}, b"{}")).read()
+        with pytest.raises(Unanswered):
+            await http.request("POST", url, {}, BODY)
+
+    assert [request.partition(b"\r\n\r\n")[2] for request in got] == [b"{}", BODY]
 
 
 @pytest.mark.parametrize("size", [1, 20_000])

@@ -91,7 +91,7 @@ class ServerConnection(asyncio.Protocol):
             raise BrokeOff(None, has_begun=False, was_received=False)
         self._has_head = self._is_over = self._keeps = self._has_begun = self._is_idle = False
         self._head, self._arrived, self._size = 0, 0, len(head) + len(body or b"")
-        self._lacks_body, self._acknowledged = method == "HEAD", self._count_acknowledged()
+        self._lacks_body, self._acknowledged = method == "HEAD", self._count_acknowledged() or 0
         if body:
             self.transport.writelines((head, body))
         else:
@@ -201,7 +201,8 @@ class ServerConnection(asyncio.Protocol):
         self._is_over = self._is_over or (self._has_head and exc is None and self._fault is None and not has_length)
         if not self._is_over and self._fault is None:
             is_counted = exc is None or isinstance(exc, BrokenPipeError)  # a reset takes the count with it
-            got = not is_counted or self.socket is None or self._count_acknowledged() > self._acknowledged
+            count = self._count_acknowledged() if is_counted else None
+            got = count is None or count > self._acknowledged
             self._fault = BrokeOff(exc, has_begun=self._has_begun, was_received=got)
         if self.socket is not None:
             self.socket.close()
@@ -214,16 +215,17 @@ class ServerConnection(asyncio.Protocol):
 
     def _count_unsent(self) -> int:
         """Return the bytes of the request that wait here. With TLS, the transport knows none that it has encrypted."""
-        if self._is_secure and _COUNTS_BYTES:
-            return max(0, self._size - self._count_acknowledged() + self._acknowledged)
-        return self.transport.get_write_buffer_size()
+        count = self._count_acknowledged() if self._is_secure else None
+        if count is None:
+            return self.transport.get_write_buffer_size()
+        return max(0, self._size - count + self._acknowledged)
 
-    def _count_acknowledged(self) -> int:
-        """Return the field `tcpi_bytes_acked` of Linux's `tcp_info`."""
+    def _count_acknowledged(self) -> int | None:
+        """Return the field `tcpi_bytes_acked` of Linux's `tcp_info`; None where the system does not count."""
         if self.socket is None or not _COUNTS_BYTES:
-            return 0
+            return None
         info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
-        return int.from_bytes(info[120:128], sys.byteorder)
+        return int.from_bytes(info[120:128], sys.byteorder) or None  # an open connection has counted its first packet
 
     # --- the parser's calls ---
 

@@ -689,8 +689,8 @@ class ServerSettings(Base):
     and load balancers."""
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
-    """MiB of work that a process remembers between requests: short forms, passages, findings. Decisions, parsed
-    requests and sent prompts take up to 2.5 times as much besides. With less, more work is repeated."""
+    """MiB that a process remembers between requests: parsed messages, counts, short forms, passages, decisions, sent
+    prompts. With less, more work is repeated."""
 
     keep_alive: Seconds = 75.0
     """Seconds for which an idle client connection stays open. Set it longer than a load balancer's."""

@@ -23,7 +23,7 @@ from proxy.chat import ChatRequest, Message, called_name, encode
 from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT, is_signed
 from proxy.context import Outage
 from proxy.gateway.restoring import shown
-from proxy.state.cache import Cache
+from proxy.state.cache import Cache, SharedLimit
 from proxy.state.decisions import StoredMemory
 
 _log = logging.getLogger("penstock.hidden")
@@ -70,10 +70,10 @@ class HiddenParts:
     `scope` is whose conversation it is: the tenant and, behind a NUL, the session. Nothing crosses it.
     """
 
-    def __init__(self, memory: StoredMemory, most: int = 50_000) -> None:
-        """`most` bounds the answers of which it is known that nothing was added to them."""
+    def __init__(self, memory: StoredMemory, limit: SharedLimit | int = 2**24) -> None:
+        """`limit` bounds the bytes of answers of which it is known that nothing was added to them."""
         self._memory = memory
-        self._absent: Cache[str, None] = Cache(most)
+        self._absent: Cache[str, None] = Cache(limit)
 
     async def record(
         self,
@@ -128,7 +128,7 @@ class HiddenParts:
             values = await self._memory.get_all(keys)
         for key, value in zip(keys, values, strict=True):
             if value is None:
-                self._absent.put(key, None)
+                self._absent.put(key, None, _ABSENT)
         return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
 
 
@@ -190,6 +190,8 @@ def _restored(message: Message, hidden: Hidden, *, signed: bool) -> Message:
     return bare.with_changes(**changes) if changes else bare
 
 
+_ABSENT = 400
+"""Bytes that a key takes."""
 _MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 """Marks that clients move from message to message while the conversation grows."""
 

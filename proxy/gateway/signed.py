@@ -38,7 +38,7 @@ from proxy.gateway.relay import Observer
 from proxy.history.cuts import Marks, Room
 from proxy.policy import CutsHistory
 from proxy.state.background import BackgroundWork
-from proxy.state.cache import Cache
+from proxy.state.cache import Cache, SharedLimit
 from proxy.state.decisions import StoredMemory
 from proxy.state.store import StoreError
 from proxy.step import Step
@@ -250,10 +250,10 @@ _Key = tuple[str, str]
 class Prefixes:
     """Keeps prefixes in a store, in the background: no request waits for it."""
 
-    def __init__(self, memory: StoredMemory, max_bytes: int = 16 * 2**20) -> None:
-        """At most so many bytes are remembered of what this process sent last."""
+    def __init__(self, memory: StoredMemory, limit: SharedLimit | int = 2**24) -> None:
+        """`limit` bounds the bytes of what this process sent last."""
         self.memory = memory
-        self.sent: Cache[_Key, bytes] = Cache(max_bytes)
+        self.sent: Cache[_Key, bytes] = Cache(limit)
         self._work = BackgroundWork[str]()
 
     def put(self, key: _Key, value: bytes, *, stored: bool) -> None:

@@ -15,7 +15,7 @@ from proxy.context import Identity, ModelProfile, TokenCount
 from proxy.models.counting import REPLY_FRAME, Tally, count_tool
 from proxy.models.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
 from proxy.models.families import Family, family
-from proxy.state.cache import Cache
+from proxy.state.cache import REMEMBERED, Cache, SharedLimit
 from proxy.state.threads import Lanes
 from proxy.work_time import current_work
 
@@ -26,6 +26,8 @@ INLINE_BYTES = 32 * 1024
 SLOW_INLINE_BYTES = 4 * 1024
 """The same for a `tokenizer.json`, which is about eight times slower."""
 
+_ENTRY = 250
+"""Bytes that a remembered count takes."""
 _PIECE = 500
 """Messages whose bytes are asked for at once: those that steps made are not written yet."""
 
@@ -35,10 +37,10 @@ _ESTIMATED, _TEXT_BITS, _TEXT_MASK = 1, 31, 2**31 - 1
 class TokenService:
     """The vocabularies, the memo and the calibration; `bind` gives a counter for one model and tenant."""
 
-    def __init__(self, *, load: Callable[[str], Encoder] = load_encoder, entries: int = 200_000) -> None:
+    def __init__(self, *, load: Callable[[str], Encoder] = load_encoder, limit: SharedLimit | int = REMEMBERED) -> None:
         self.calibration = Calibration()
-        self.memo: Cache[int, int] = Cache(entries)
-        self.tool_sets: Cache[int, tuple[tuple[int, ...], bool]] = Cache(entries)
+        self.memo: Cache[int, int] = Cache(limit)
+        self.tool_sets: Cache[int, tuple[tuple[int, ...], bool]] = Cache(limit)
         self._load = load
         self._loading = Lock()
         self._encoders: dict[str, Encoder] = {}
@@ -168,7 +170,7 @@ class BoundTokens:
             if sizes is None:
                 values = await self._values(tools, self._tool)
                 sizes = tuple(map(self._size, values)), any(value & _ESTIMATED for value in values)
-                self._service.tool_sets.put(key, sizes, len(tools))
+                self._service.tool_sets.put(key, sizes, _ENTRY + 40 * len(tools))
             known = self._known[id(tools)] = (tools, sizes)
         found: tuple[tuple[int, ...], bool] = known[1]
         return found
@@ -206,7 +208,7 @@ class BoundTokens:
                 encode, found = service.encoder(encoding), []
                 for index in new:
                     found.append(self._measured(items[index], scope, encode))
-                    service.memo.put(keys[index], found[-1])  # here: what a cancelled request paid for is kept
+                    service.memo.put(keys[index], found[-1], _ENTRY)  # here: what a cancelled request paid for is kept
                 return found
 
             size = sum(len(raws[index]) for index in new)

@@ -55,7 +55,7 @@ from proxy.server.health import Draining, Health
 from proxy.server.malloc import bound_arenas, give_back_free_memory
 from proxy.server.reload import Generation, Reloading
 from proxy.state.background import BackgroundWork
-from proxy.state.cache import OnceService
+from proxy.state.cache import OnceService, SharedLimit
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers
 from proxy.telemetry import logs
@@ -130,7 +130,7 @@ class App:
         settings, self.saving, self.headers = config.settings, saving, Headers()
         self.stores = stores = build_stores(settings)
         records = stores.records if settings.records.keep else None
-        self.telemetry = Telemetry.open(settings.telemetry, records, settings.server.remember_mib * 2**20)
+        self.telemetry = Telemetry.open(settings.telemetry, records, SharedLimit(settings.server.remember_mib * 2**20))
         self.index, metrics = build_index(settings, self.telemetry), self.telemetry.metrics
         self.services = services = build_services(settings, stores.store, self.index, self.telemetry)
         self.meter, self.slots = Meter(stores.counters, patience=stores.patience), Counter[str]()

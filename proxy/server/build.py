@@ -35,7 +35,7 @@ from proxy.memories.table import MemoryTable
 from proxy.models.tokens import TokenService
 from proxy.policy import ORIGINALS_WRITTEN
 from proxy.state.archive import Archives
-from proxy.state.cache import Cache, OnceService
+from proxy.state.cache import Cache, OnceService, SharedLimit
 from proxy.state.decisions import Memos, StoredMemory
 from proxy.state.inbox import Shares
 from proxy.state.sqlite import SqliteCounters, SqliteStore
@@ -50,13 +50,6 @@ from proxy.upstreams.routing import Routes
 from proxy.vectors.base import Backend
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-
-_COUNTS = 2000
-"""Counts of tokens that are remembered for each MiB of remembered work."""
-_KEYS = 800
-"""Keys of answers, and of originals that were seen, for each MiB of it."""
-_DECISIONS = 16
-"""The part of it that the decisions of the last minute may take besides."""
 
 
 class Stores(NamedTuple):
@@ -111,39 +104,45 @@ def build_services(
     missing: Callable[[int], None] | None = None,
 ) -> Services:
     """Return the services that outlive a configuration. With `missing`, no large model is loaded for vectors."""
-    threads, room = Threads("recall", 2), settings.server.remember_mib
+    threads, limit = Threads("recall", 2), telemetry.limit
     embedding = build_embedding(settings, index, patient=patient, missing=missing)
     return Services(
-        tokens=TokenService(entries=room * _COUNTS),
-        once=OnceService(room * 2**20),
-        parsed=Cache(room * 2**20),
+        tokens=TokenService(limit=limit),
+        once=OnceService(limit),
+        parsed=Cache(limit),
         recalls=threads,
         reports=telemetry.bills.reports,
         embedding=embedding,
-        **_over(store, settings, embedding, threads, telemetry.metrics),
+        **_over(store, settings, embedding, threads, telemetry.metrics, limit),
     )
 
 
 def services_over(services: Services, store: Store, settings: Settings, metrics: Metrics) -> Services:
     """Return the same services over another store: with loaded models, without stored data."""
-    return replace(services, **_over(store, settings, services.embedding, services.recalls, metrics))
+    limit = SharedLimit(settings.server.remember_mib * 2**20)
+    return replace(services, **_over(store, settings, services.embedding, services.recalls, metrics, limit))
 
 
 def _over(
-    store: Store, settings: Settings, embedding: EmbeddingService | None, threads: Executor, metrics: Metrics
+    store: Store,
+    settings: Settings,
+    embedding: EmbeddingService | None,
+    threads: Executor,
+    metrics: Metrics,
+    limit: SharedLimit,
 ) -> dict[str, Any]:
     """Return the services that keep data in a store, by their names."""
-    ttl, room, keys = settings.state.ttl, settings.server.remember_mib * 2**20, settings.server.remember_mib * _KEYS
-    archives, memories, count = Archives(store, ttl=ttl, entries=keys), settings.memories, metrics.count_memories
+    ttl, memories, count = settings.state.ttl, settings.memories, metrics.count_memories
+    archives = Archives(store, ttl=ttl, limit=limit)
     archives.wrote = metrics.of_count(ORIGINALS_WRITTEN).inc
     table = MemoryTable(store, ttl=memories.ttl, max_users=memories.max_users, count=count)
     relevance, most = MemoryRelevance(embedding, threads), memories.max_per_user
     return {
         "archives": archives,
-        "hidden": HiddenParts(StoredMemory(store, ttl=ttl), keys),
-        "memos": Memos(store, ttl=ttl, max_bytes=room // _DECISIONS),
+        "hidden": HiddenParts(StoredMemory(store, ttl=ttl), limit),
+        "memos": Memos(store, ttl=ttl, limit=limit),
         "shares": Shares(store, ttl=ttl),
-        "prefixes": Prefixes(StoredMemory(store, ttl=ttl, kind="prefix"), room // 4),
+        "prefixes": Prefixes(StoredMemory(store, ttl=ttl, kind="prefix"), limit),
         "corrections": CorrectionService(store),
         "memories": MemoryService(table, relevance, threads, most=most, merge_at=memories.merge_at, count=count),
     }

@@ -22,7 +22,7 @@ from re import compile as pattern
 from urllib.parse import quote
 
 from proxy.context import Identity, Outage
-from proxy.state.cache import Cache
+from proxy.state.cache import Cache, SharedLimit
 from proxy.state.store import PASSING, Store, StoreError
 from proxy.state.warnings import Warnings
 
@@ -35,6 +35,8 @@ _PART = pattern(r"[0-9a-f]{32}")
 INLINE = 32 * 1024
 """Content that is hashed on the event loop, in characters: at most 0.1 ms."""
 
+_SEEN = 500
+"""Bytes that a key takes."""
 _FRESH = 60.0
 """Seconds, well below the store's protected time, for which what was seen there is not looked up."""
 _WORTH_COMPRESSING = 1024
@@ -60,7 +62,7 @@ class Archives:
         *,
         ttl: float = 30 * 86400.0,
         largest: int = 64 * 2**20,
-        entries: int = 50_000,
+        limit: SharedLimit | int = 2**24,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store = store
@@ -70,7 +72,7 @@ class Archives:
         self.wrote: Callable[[], None] = lambda: None
         """Is called for each new content."""
         # by owner, session, handle, and the store's losses: what was seen before the last one is not found
-        self._seen: Cache[tuple[str, str, str, int], None] = Cache(entries, age=min(_FRESH, ttl / 10), clock=clock)
+        self._seen: Cache[tuple[str, str, str, int], None] = Cache(limit, age=min(_FRESH, ttl / 10), clock=clock)
         self._warnings = Warnings(logger, "archive failed", clock)
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundArchive":
@@ -112,7 +114,7 @@ class Archives:
 
     def see(self, owner: str, part: str, handle: str, losses: int) -> None:
         """Remember that content is in the store, which had lost values so often when it was asked."""
-        self._seen.put((owner, part, handle, losses), None)
+        self._seen.put((owner, part, handle, losses), None, _SEEN)
 
     def fresh_of(self, owner: str, part: str, handles: Iterable[str]) -> frozenset[str]:
         """Return those of an owner's handles whose content was in the store so recently that it is not looked up."""

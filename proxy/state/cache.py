@@ -1,4 +1,4 @@
-"""The process cache: least recently used values leave first. `OnceService` keeps in it what work on content gave."""
+"""The process caches: least recently used values leave first. `OnceService` keeps in one what work on content gave."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
 from math import inf
+from operator import attrgetter
 from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
@@ -25,6 +26,8 @@ Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
+REMEMBERED = 64 * 2**20
+"""Bytes that a process remembers, unless it is told otherwise."""
 INLINE = 4 * 1024
 """Characters of new text that are worked on on the event loop: about a millisecond for the slowest function."""
 
@@ -33,20 +36,33 @@ _ENTRY = 350
 _LEAVES = frozenset({str, bytes, int, float, bool, type(None), array})
 """Types of values that refer to no others."""
 _NUMBERS = frozenset({int, float})
+_SIZE = attrgetter("size")
 _SAMPLED = 32
 """Parts of a result of which the size is looked at; of many more, every n-th."""
+
+
+class SharedLimit:
+    """A bound that caches share. Beyond it, entries leave the cache that takes most of it."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.size, self.lock = most, 0, Lock()
+        self.caches: list[Cache[Any, Any]] = []
 
 
 class Cache(Generic[Key, Value]):
     """An LRU cache within a bound. Keys of content are tuples, the tenant first. Safe to use from any thread."""
 
-    def __init__(self, most: int, *, age: float | None = None, clock: Callable[[], float] = monotonic) -> None:
-        """`most` bounds the sum of the entries' sizes; `age` is in seconds after which an entry expires."""
-        self._most, self._age, self._clock = most, age, clock
-        self._size = 0
+    def __init__(
+        self, limit: SharedLimit | int, *, age: float | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
+        """`limit` bounds the sum of the entries' sizes; `age` is in seconds after which an entry expires."""
+        self.limit = SharedLimit(limit) if isinstance(limit, int) else limit
+        self.limit.caches.append(self)
+        self._age, self._clock = age, clock
+        self.size = 0
         self._entries: OrderedDict[Key, tuple[Value, int, float]] = OrderedDict()
         """Values with their sizes, and the times at which they expire."""
-        self._lock = Lock()
+        self._lock = self.limit.lock
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -80,11 +96,15 @@ class Cache(Generic[Key, Value]):
         expires = inf if self._age is None else self._clock() + self._age
         with self._lock:
             self._drop(key)
-            if size <= self._most:
+            if size <= self.limit.most:
+                while self.limit.size > self.limit.most - size:
+                    max(self.limit.caches, key=_SIZE).evict()
                 self._entries[key] = (value, size, expires)
-                self._size += size
-            while self._size > self._most:
-                self._size -= self._entries.popitem(last=False)[1][1]
+                self._take(size)
+
+    def evict(self) -> None:
+        """Drop the least recently used entry; for who holds the lock of the limit."""
+        self._take(-self._entries.popitem(last=False)[1][1])
 
     def pop(self, key: Key) -> Value | None:
         with self._lock:
@@ -101,14 +121,18 @@ class Cache(Generic[Key, Value]):
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()
-            self._size = 0
+            self._take(-self.size)
 
     def _drop(self, key: Key) -> Value | None:
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        self._size -= entry[1]
+        self._take(-entry[1])
         return entry[0]
+
+    def _take(self, size: int) -> None:
+        self.size += size
+        self.limit.size += size
 
 
 @dataclass(slots=True)
@@ -128,9 +152,9 @@ class TenantCache(Generic[Key, Value]):
 class OnceService:
     """Keeps what work on content gave, within a bound of bytes. For use on one event loop."""
 
-    def __init__(self, max_bytes: int = 64 * 2**20) -> None:
-        self._largest = max_bytes // 4
-        self.known: Cache[tuple[Hashable, ...], tuple[Any]] = Cache(max_bytes)
+    def __init__(self, limit: SharedLimit | int = REMEMBERED) -> None:
+        self.known: Cache[tuple[Hashable, ...], tuple[Any]] = Cache(limit)
+        self._largest = self.known.limit.most // 4
         self.lanes = Lanes("once")
 
     def bind(self, who: Identity) -> "BoundOnce":

@@ -6,7 +6,7 @@ from time import monotonic
 from urllib.parse import quote
 
 from proxy.context import Identity, Outage
-from proxy.state.cache import Cache
+from proxy.state.cache import Cache, SharedLimit
 from proxy.state.store import Store, StoreError
 
 Key = tuple[str, str, str, int]
@@ -40,13 +40,13 @@ class Memos:
         store: Store,
         *,
         ttl: float,
-        max_bytes: int = 2**20,
+        limit: SharedLimit | int = 2**20,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`ttl` is in seconds, from the last use; what was used within the last minute is not used again."""
         self.store = store
         self.ttl = ttl
-        self.fresh: Cache[Key, str] = Cache(max_bytes, age=min(60.0, ttl / 10), clock=clock)
+        self.fresh: Cache[Key, str] = Cache(limit, age=min(60.0, ttl / 10), clock=clock)
         """Decisions that were in the store so recently that they are not looked up."""
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemo":

@@ -22,11 +22,8 @@ from proxy.chat.cache_marks import find_marks, unmarked
 from proxy.context import ModelProfile, Tokens
 from proxy.economics import UNCACHED, cached_tokens, money, pays_after, prompt_cost
 from proxy.models.usage import ReportMemory
-from proxy.state.cache import Cache
+from proxy.state.cache import REMEMBERED, Cache, SharedLimit
 from proxy.step import Step
-
-MOST_BYTES = 64 * 2**20
-"""Bytes of remembered requests (LRU)."""
 
 _TURNS = 4
 """Requests of a conversation that are remembered: agents at work side by side may share one."""
@@ -164,9 +161,9 @@ def with_effects(steps: Sequence[Step], effects: Sequence[Effect]) -> list[dict[
 class Bills:
     """The last prompts of conversations, and what a next one costs. One for a process; for use on one event loop."""
 
-    def __init__(self, max_bytes: int = MOST_BYTES, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, limit: SharedLimit | int = REMEMBERED, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._turns: Cache[tuple[str, str], Sequence[_Turn]] = Cache(max_bytes)
+        self._turns: Cache[tuple[str, str], Sequence[_Turn]] = Cache(limit)
         self.reports = ReportMemory()
 
     async def estimate(

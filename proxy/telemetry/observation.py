@@ -17,9 +17,10 @@ from proxy.context import Context, ModelProfile
 from proxy.economics import money, reported_cost
 from proxy.models.usage import Usage
 from proxy.policy import Fact
+from proxy.state.cache import REMEMBERED, SharedLimit
 from proxy.state.warnings import Warnings
 from proxy.step import Step
-from proxy.telemetry.bill import MOST_BYTES, Bills
+from proxy.telemetry.bill import Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record import NONE, PARSED, Record
 from proxy.telemetry.records import Records
@@ -51,11 +52,12 @@ class Telemetry:
         *,
         warn_at: float = 0.7,
         records: Records | None = None,
-        remembers: int = MOST_BYTES,
+        limit: SharedLimit | None = None,
     ) -> None:
-        """Call a context nearly full above the share `warn_at` of the usable window; remember so many bytes."""
+        """Call a context nearly full above the share `warn_at` of the usable window. `limit` is what caches share."""
         self.metrics, self.records, self.warn_at = metrics, records, warn_at
-        self.bills = Bills(remembers)
+        self.limit = limit or SharedLimit(REMEMBERED)
+        self.bills = Bills(self.limit)
         self.unshortened = Warnings(_context, "context was not shortened")
         if records is not None:
             records.skipped, records.forgotten = metrics.of("records_skipped").inc, self.bills.forget
@@ -63,7 +65,7 @@ class Telemetry:
 
     @classmethod
     def open(
-        cls, settings: TelemetrySettings, records: Records | None = None, remembers: int = MOST_BYTES
+        cls, settings: TelemetrySettings, records: Records | None = None, limit: SharedLimit | None = None
     ) -> "Telemetry":
         """Set up telemetry; OpenTelemetry is loaded only for spans to send. Raises `ConfigError`."""
         tracing, off = None, os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
@@ -71,7 +73,7 @@ class Telemetry:
             from proxy.telemetry.tracing import Tracing
 
             tracing = Tracing(settings)
-        return cls(Metrics(__version__), tracing, warn_at=settings.warn_at, records=records, remembers=remembers)
+        return cls(Metrics(__version__), tracing, warn_at=settings.warn_at, records=records, limit=limit)
 
     def begin(
         self,

@@ -8,7 +8,7 @@ import pytest
 from proxy.chat import Message
 from proxy.chat.parse import Body, ParsedList
 from proxy.context import Identity
-from proxy.state.cache import INLINE, Cache, OnceService, TenantCache
+from proxy.state.cache import INLINE, Cache, OnceService, SharedLimit, TenantCache
 from proxy.testing import chat
 from tests.chat.test_parse import body_of, large
 
@@ -52,6 +52,24 @@ def test_sizes_are_bounded_also_where_values_are_replaced() -> None:
     assert cache.pop(2) == "large"
     cache.put(4, "fits again", 7)
     assert cache.get_each([1, 2, 4]) == ["large", None, "fits again"]
+
+
+def test_caches_that_share_a_limit_take_no_more_together_and_the_largest_makes_room() -> None:
+    limit = SharedLimit(100)
+    texts, counts = Cache[int, str](limit), Cache[int, int](limit)
+    for key in range(10):
+        texts.put(key, "text", 10)
+    for key in range(100):
+        counts.put(key, key)
+        assert texts.size + counts.size == limit.size <= 100
+    assert (texts.size, counts.size) == (40, 60)
+    assert texts.get_each([5, 6]) == [None, "text"], "the least recently used one leaves first"
+    assert counts.get_each([39, 40]) == [None, 40]
+    texts.put(20, "takes most", 95)
+    texts.put(21, "is larger than the limit", 101)
+    assert (texts.get(20), counts.size) == ("takes most", 5)
+    texts.clear()
+    assert limit.size == 5
 
 
 def test_an_entry_expires_after_the_age() -> None:
@@ -169,7 +187,7 @@ async def test_each_message_is_worked_on_once(service: OnceService) -> None:
 
 
 async def test_what_cannot_be_remembered_is_worked_out_again(counted: Counted) -> None:
-    once = OnceService(max_bytes=100).bind(Identity("t"))
+    once = OnceService(100).bind(Identity("t"))
     for _ in range(2):
         assert await once.of_each(lambda message: message.text, chat("ua").messages) == ["ua"]
         assert await once.of(counted.upper, "a") == "A"
@@ -187,7 +205,7 @@ async def test_a_key_stands_for_work(counted: Counted, service: OnceService) -> 
 
 
 async def test_what_a_number_stands_in_front_of_counts_in_full() -> None:
-    once = OnceService(max_bytes=11_000).bind(Identity("t"))
+    once = OnceService(11_000).bind(Identity("t"))
     for key in range(10):
         once.remember(key, (key, ("x" * 2000,)))
     assert len([each for each in once.known(range(10)) if each is not None]) == 4

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from proxy.chat import CONTROL, ChatRequest, Message, legal_cuts, split_head
+from proxy.chat import CONTROL, ChatRequest, Message, head_of, legal_cuts, split_head
 from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
 from proxy.compaction.lines import condensed
@@ -114,7 +114,7 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         is_first = request.messages is ctx.incoming.messages
-        if not is_first and is_summarised(split_head(request.messages)[1], ctx):
+        if not is_first and is_summarised(islice(request.messages, len(head_of(request.messages)), None), ctx):
             return Keep("the history was cut by an earlier step")
         count, came = await ctx.tokens.count(request), await ctx.tokens.count(ctx.incoming)
         usable = ctx.model.usable(request)

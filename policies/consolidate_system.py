@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Literal
 
-from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat import ChatRequest, Message, head_of
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Rewrite
 
@@ -34,11 +35,12 @@ class ConsolidateSystem(Policy):
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         if request.keeps_system:
             return Keep("the system prompt has a place of its own")
-        head, talk = split_head(request.messages)
-        later = [message for message in talk if message.is_system] if self.later != "keep" else []
+        head = head_of(request.messages)
+        behind = islice(request.messages, len(head), None) if self.later != "keep" else ()
+        later = [message for message in behind if message.is_system]
         if len(head) <= 1 and not later:
             return Keep("one leading system message" if head else "no leading system message")
-        operator = _without_duplicates(head)
+        talk, operator = tuple(request.messages[len(head) :]), _without_duplicates(head)
         added: list[Message] = []
         if self.later == "merge":
             added = _without_duplicates([*operator, *later])[len(operator) :]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from proxy.chat import ChatRequest, Message, Tool, called_name, split_head
+from proxy.chat import ChatRequest, Message, Tool, called_name, head_of, split_head
 from proxy.chat.blocks import NOTES, SUMMARY, build, escaped, indented, is_block, placed
 from proxy.compaction.calls import arguments_of
 from proxy.context import Context
@@ -109,7 +109,7 @@ def _with_notes(request: ChatRequest, texts: list[str]) -> ChatRequest:
     about = block(texts)
     if not texts or about in request.messages:
         return request
-    return request.with_messages(placed(request.messages, {len(split_head(request.messages)[0]): [about]}))
+    return request.with_messages(placed(request.messages, {len(head_of(request.messages)): [about]}))
 
 
 def notes_that_left(incoming: Sequence[Message], request: Sequence[Message]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat import ChatRequest, Message, head_of, split_head
 from proxy.chat.blocks import PINNED, entries_block, entry
 from proxy.chat.provenance import of_client, raws, standing
 from proxy.chat.texts import arguments
@@ -60,11 +60,11 @@ class PinContext(Policy):
         if request.messages is came:
             return Keep("nothing left the context")
         places = ctx.incoming.form.places(("pinned", self.patterns), partial(_may_be_pinned, self.patterns))
-        if not places:
+        first, still = len(head_of(came)), standing(request, ctx.incoming, fitted=True).places
+        left = [place for place in places if place >= first and place not in still]
+        if not left:
             return Keep("nothing that must stay has left")
-        texts, first = raws(request), len(split_head(came)[0])
-        still = standing(request, ctx.incoming, fitted=True).places
-        in_any_form = frozenset(of_client(request, ctx.incoming).values())
+        texts, in_any_form = raws(request), frozenset(of_client(request, ctx.incoming).values())
         staying, gone = list[Message](), list[Message]()
         for place in places:
             message = came[place]

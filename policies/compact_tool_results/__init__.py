@@ -69,8 +69,9 @@ class CompactToolResults(Policy):
         _, walked = form.resume(name, start)
         if not await _are_there(walked.before.handles, ctx):
             walked = start
-        messages, counts, before = list(walked.messages), Counter(walked.counts), walked.before
-        groups = list(_groups(request.messages[len(messages) :]))
+        known_end, messages = len(walked.messages), list[Message]()
+        counts, before = Counter(walked.counts), walked.before
+        groups = list(_groups(request.messages[known_end:]))
         keys = list(_keys(groups, walked))
         known, work_time = await _known(keys, ctx), current_work()
         with suppress(TimeoutError):  # what was settled is sent so, whatever the clock says
@@ -91,14 +92,19 @@ class CompactToolResults(Policy):
                     messages += sent.of(group)
                     before = before.behind(sent)
                     counts.update(dict(sent.counts))
-                    if len(messages) == form.settled and lasts and not ctx.outage.begun:
-                        form.settle(name, _Walked(key.hash, key.size, before, dict(counts), tuple(messages)))
-        messages += request.messages[len(messages) :]  # work that has begun goes on, for the next request
-        done = {what: count for what, count in counts.items() if count}
+                    if known_end + len(messages) == form.settled and lasts and not ctx.outage.begun:
+                        settled = (*walked.messages, *messages)
+                        form.settle(name, _Walked(key.hash, key.size, before, dict(counts), settled))
+        messages += request.messages[known_end + len(messages) :]  # work that has begun goes on, for the next request
+        done = {kind: count for kind, count in counts.items() if count}
         if not done:
-            results = sum(message.get("role") == "tool" for message in messages)
+            results = sum(message.get("role") == "tool" for message in request.messages)
             return Keep(f"nothing to shorten in {counted(results, 'tool result')}" if results else "no tool results")
-        return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
+        return Rewrite(
+            request.with_messages((*walked.messages, *messages)),
+            ", ".join(f"{n} {what}" for what, n in done.items()),
+            done,
+        )
 
     def _terms(self, request: ChatRequest, ctx: Context) -> ShorteningRules:
         return ShorteningRules(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import blake2b
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
 
 from proxy.chat.folds import Folds, Form
@@ -498,10 +498,15 @@ def encode(value: Any) -> bytes:
 # --- structure --------------------------------------------------------------------------------------------------------
 
 
+def head_of(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the leading system messages."""
+    return tuple(takewhile(lambda message: message.is_system, messages))
+
+
 def split_head(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Return the leading system messages, and the conversation behind them."""
-    count = next((i for i, message in enumerate(messages) if not message.is_system), len(messages))
-    return tuple(messages[:count]), tuple(messages[count:])
+    head = head_of(messages)
+    return head, tuple(messages[len(head) :])
 
 
 def turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:

@@ -8,7 +8,8 @@ large body is scanned first, in pieces, so that other threads run meanwhile.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from itertools import accumulate
 from typing import Any, ClassVar, Generic, Protocol
 
@@ -70,15 +71,15 @@ class ParsedList(Generic[Item]):
         self,
         text: bytes,
         start: int,
-        ends: tuple[int, ...] = (),
+        ends: Iterable[int] = (),
         items: tuple[Item, ...] = (),
-        pieces: tuple[int, ...] = (),
+        pieces: Iterable[int] = (),
         folds: Folds | None = None,
         absent: set[bytes] | None = None,
     ) -> None:
         """Take the place of the list, those behind its items, and the counts of parts and calls up to each."""
-        self._text, self.start, self._ends = text, start, ends
-        self.items, self._pieces = listed(items), pieces
+        self._text, self.start, self._ends = text, start, array("q", ends)
+        self.items, self._pieces = listed(items), array("q", pieces)
         self.folds = Folds() if folds is None else folds
         self.absent: set[bytes] = set() if absent is None else absent
         """Bytes that the text was searched for in vain."""
@@ -139,7 +140,7 @@ class ParsedList(Generic[Item]):
             more.append(end)
         pieces = accumulate(map(_pieces, items), initial=self.pieces)
         next(pieces)
-        ends, parsed, counts = (*self._ends, *more), (*self.items, *items), (*self._pieces, *pieces)
+        ends, parsed, counts = self._ends + array("q", more), (*self.items, *items), self._pieces + array("q", pieces)
         made = ParsedList(self._text, self.start, ends, parsed, counts, self.folds, self.absent)
         made.values = self.values
         return made

@@ -5,6 +5,7 @@ adds in the user's role, such as a summary, is told from what the user said and 
 messages it is known which are new (`arrived`), and which no longer stand, or not in full (`departed`).
 """
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,10 +22,21 @@ class _KnownPlaces(NamedTuple):
 
     end: int
     places: Places
-    """By place, or by identity (`id`), a place in what the client sent."""
+    """By place, a place in what the client sent."""
 
 
 _NOTHING = _KnownPlaces(0, {})
+
+_RECENT = 128
+"""Messages in which the places of all are copied once: a request has few new ones."""
+
+
+class _Identities(NamedTuple):
+    """The places of the first `end` messages by their identities."""
+
+    end: int
+    recent: dict[int, int]
+    earlier: dict[int, int]
 
 
 def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
@@ -46,12 +58,16 @@ def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
 
 def identities(request: ChatRequest) -> Places:
     """Return the place of each message by its identity (`id`), which is its own as long as the request is held."""
-    return request.form.fold("identities", _NOTHING, _identified).places
+    known = request.form.fold("identities", _Identities(0, {}, {}), _identified)
+    return ChainMap(known.recent, known.earlier)
 
 
-def _identified(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlaces:
+def _identified(before: _Identities, messages: Sequence[Message]) -> _Identities:
     end = before.end + len(messages)
-    return _KnownPlaces(end, {**before.places, **dict(zip(map(id, messages), range(before.end, end), strict=True))})
+    recent = {**before.recent, **dict(zip(map(id, messages), range(before.end, end), strict=True))}
+    if len(recent) < _RECENT:
+        return _Identities(end, recent, before.earlier)
+    return _Identities(end, {}, {**before.earlier, **recent})
 
 
 def origin(message: Message) -> Message:
@@ -138,12 +154,12 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     asked_last = last_user(incoming)
     if request.messages is incoming.messages or asked_last is None:
         return []
-    still, texts = standing(request, incoming), raws(request)
+    still = standing(request, incoming)
     before = set(range(identities(incoming)[id(asked_last)]))
     before.difference_update(
         still.places, still.calls, incoming.form.places("system messages", lambda message: message.is_system)
     )
-    return [place for place in sorted(before) if incoming.messages[place].raw not in texts]
+    return [place for place in sorted(before) if incoming.messages[place].raw not in raws(request)]
 
 
 def raws(request: ChatRequest) -> frozenset[bytes]:

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from proxy.chat import ChatRequest, Message, legal_cuts, split_head
+from proxy.chat import ChatRequest, Message, head_of, legal_cuts
 from proxy.chat.markers import MARKER_TOKENS, is_shortened, marked_handle, shortened
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import Text, arguments, texts_of, with_text
@@ -46,7 +46,7 @@ async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, 
     """
     if ctx.archive is None:
         return {}
-    head, talk = split_head(request.messages)
+    head = head_of(request.messages)
     total, came = (await ctx.tokens.count(request)).total, (await ctx.tokens.count(ctx.incoming)).total
     own = sum((await ctx.tokens.sizes(request.messages))[len(head) :])
     room = Room.of(ctx.model.window, ctx.model.usable(request), total - own, _FULL)
@@ -54,7 +54,7 @@ async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, 
     if not ctx.frozen and own + came <= room.high - room.summary - room.usable // _LEAST:
         return {}
     walk = _FittingWalk(request, len(head), room, share, ctx)
-    return await walk.through(sorted(legal_cuts(talk)))
+    return await walk.through(sorted(legal_cuts(request.messages[len(head) :])))
 
 
 class _FittingWalk:

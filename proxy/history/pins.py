@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator
 
-from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat import ChatRequest, Message, head_of
 from proxy.chat.markers import MARKER
 from proxy.chat.provenance import origin
 from proxy.chat.texts import arguments
@@ -170,7 +170,7 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
         return {}
     sizes = await ctx.tokens.sizes(messages)
     references: dict[int, Message] = {}
-    first = len(split_head(messages)[0])
+    first = len(head_of(messages))
     copies = [place for place in titles if place >= first and titles[place] == titles[max(titles)]]
     for place, following in pairwise(copies):
         text = messages[place].text

@@ -1,6 +1,6 @@
 """Summaries of messages that leave a conversation, which are archived first. A summary is data in the user's role."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -91,7 +91,7 @@ class Written:
     """The index of the first message that it does not tell of."""
 
 
-def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
+def is_summarised(talk: Iterable[Message], ctx: Context) -> bool:
     """Return True if a summary was made in this request: one that the client sends is content like any other."""
     first = [*islice((message for message in talk if message.role != CONTROL), _FIRST)]
     begins = [place for place, message in enumerate(first) if message.text.startswith(f"<{SUMMARY}>")]

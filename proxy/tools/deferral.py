@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import Executor
 from difflib import get_close_matches
 from functools import partial
+from operator import is_
 from typing import Any, NamedTuple
 
 import msgspec
@@ -72,6 +73,8 @@ def deferred(request: ChatRequest, left_out: Set[str], staying: Sequence[Tool] |
         return (*before, *through_call_tool(messages, names))
 
     messages = request.form.fold(("call_tool", names), tuple[Message, ...](), extend)
+    if all(map(is_, messages, request.messages)):  # the same list: what is known of it need not be found again
+        messages = request.messages
     return request.with_tools(offered).with_messages(messages)
 
 

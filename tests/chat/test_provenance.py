@@ -1,7 +1,12 @@
 from collections.abc import Sequence
 
-from proxy.chat import ChatRequest, Message
-from proxy.chat.provenance import of_client, standing
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import ChatRequest, Message, provenance
+from proxy.chat.folds import Folds
+from proxy.chat.provenance import identities, of_client, standing
 from proxy.testing import chat
 
 
@@ -58,3 +63,18 @@ def test_places_are_those_in_the_request_that_is_asked_about() -> None:
     whole = came.with_messages([*earlier, *chat("a9 u9").messages, last])
     assert of_client(whole, whole) == {place: place for place in range(12)}
     assert of_client(whole, came) == {**{place: place for place in range(9)}, 11: 9}
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=10))
+def test_places_are_those_of_the_request_however_it_has_grown(steps: list[tuple[int, int]]) -> None:
+    folds, talk = Folds(), list[Message]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(provenance, "_RECENT", 5)
+        for added, kept in steps:
+            talk = talk[:kept] + [
+                Message({"role": ("user", "assistant")[n % 2], "content": str(n)}) for n in range(added)
+            ]
+            made = ChatRequest("m", tuple(talk), folds=folds.begin())
+            places = identities(made)
+            assert {id(each): places.get(id(each)) for each in talk} == {id(each): at for at, each in enumerate(talk)}
+            assert id(Message()) not in places

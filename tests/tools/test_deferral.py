@@ -49,6 +49,11 @@ def test_where_nothing_leaves_it_is_the_same_request() -> None:
     assert deferred(request, {"nobody"}) is request
 
 
+def test_messages_without_calls_of_what_leaves_are_the_same_list() -> None:
+    request = asked(call("one", "{}"))
+    assert deferred(request, {"three"}).messages is request.messages
+
+
 def test_applied_again_it_changes_nothing() -> None:
     request = asked(call("one", '{"key":"1"}'), call("two", "{}", "c2"))
     made = deferred(request, {"one", "three"})

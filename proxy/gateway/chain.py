@@ -191,7 +191,7 @@ class _Run:
     async def step(self, name: str, policy: Policy) -> Reject | Choose | None:
         """Run one step, and return its decision where that ends the chain."""
         started, tokens = perf_counter(), self._tokens
-        unmet = self._unmet(name, policy) if self._is_bound else self._condition(policy)
+        unmet = self._unmet(name, policy) if self._is_bound or policy.when is not None else None
         after = self.count
         if unmet is None:
             decision, after = await self._decide(policy)

@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, multiprocess
@@ -36,8 +34,6 @@ _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
 _TOGETHER = 1 if "PROMETHEUS_MULTIPROC_DIR" in os.environ else 400
 """Values or steps that are counted together: at once where other processes answer the scraper, too."""
-_SERIES = attrgetter("policy", "verdict", "observed")
-"""The series of a step: those of one are counted together."""
 
 
 class _Counter(Counter):
@@ -208,9 +204,11 @@ class Metrics:
             (self.of_reason if name[0] == _CALL else self.of)(*name).observe_all(same)
 
     def _count_steps(self) -> None:
-        steps, self._steps = sorted(self._steps, key=_SERIES), []
-        for (policy, verdict, observed), run in groupby(steps, _SERIES):
-            same = [*run]
+        steps, self._steps = self._steps, []
+        runs = defaultdict[tuple[str, str, bool], list[Step]](list)
+        for step in steps:
+            runs[step.policy, step.verdict, step.observed].append(step)
+        for (policy, verdict, observed), same in runs.items():
             self.of("policy_verdicts", policy, verdict, "observe" if observed else "enforce").inc(len(same))
             if verdict != "skip":
                 self.of("policy_duration_seconds", policy).observe_all([step.seconds for step in same])

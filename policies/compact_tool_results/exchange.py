@@ -13,8 +13,8 @@ from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.calls import names_path, payloads, reads_file, with_payloads
 from proxy.compaction.fitting import is_ours
 from proxy.compaction.form import Sent, as_file, form_of, weight
-from proxy.compaction.lines import names_files
 from proxy.compaction.references import BESIDE, Shown, ShownTexts, is_referring, shown, with_references
+from proxy.compaction.row_names import names_files
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.text.json_values import minified

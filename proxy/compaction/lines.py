@@ -6,16 +6,15 @@ Those stay that tell most: ends, what is rare among its like, headings, first li
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
-from proxy.compaction.cut_json import json_value
 from proxy.compaction.identifiers import is_identifier
 from proxy.compaction.layout import joined, lay_out
 from proxy.compaction.pieces import WIDE, TextLine, gap
+from proxy.compaction.rare_lines import MANY_ROWS, Kind, kind_of, rare_lines
+from proxy.compaction.row_names import Namer, namers
 from proxy.text import counted
-from proxy.text.tables import lines as table_lines
 
 _LEAST, _MOST, _SHARE, _PART = 1000, 2500, 0.3, 20
 """A form may have this part of a text, within bounds; of a very long one a twentieth more than the upper one."""
@@ -28,19 +27,9 @@ _BRIDGE = 80
 _ROUNDS = 2
 _NAMES = 0.15
 """The part of the room that the names of rows which are left out may take."""
-_HITS, _MORE = 0.8, 1.5
-"""The part that the places of all hits of a search may take, in a form that is at most so many times as long for them.
-Where they need more, many files are named alone, or else as many places as others are."""
-_AGAIN = 1.1
-"""Each gap names the folders of its hits again."""
-_FEWEST_HITS = 1 / 6
-"""The part of all lines that are hits where a search or a compiler has other lines around them."""
-_LONGEST_NAME = 60
-_DIFFERENT = 0.7
-"""Of the rows of a table so many have a name that no other has."""
-_ROWS = 20
-_FEW = 100
-"""Rows that are looked at to find what names them."""
+_MORE, _AGAIN = 1.5, 1.1
+"""A form is at most so many times as long for the places of all hits. Where they need more, many files are named alone,
+or else what fits. Each gap names the folders of its hits again."""
 _SAMPLE = 3000
 _INDENT = 24
 _PARENTS = 12
@@ -48,21 +37,6 @@ _WORD = re.compile(r"\w[\w./:@#$%-]+\w")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|=+\s\S|\[(?!… )[^\]]{1,60}\]\s*$|@@ |.{1,80}:\s*$")
 _LOWEST = "######"
 _SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
-_NAME = re.compile(r"[\w./:@#$+-]{1,60}")
-_FIRST_CELL = re.compile(r'"(?:[^"\\]|\\.){0,200}"|(?:(?!  )[^\t;|,<>])+')
-_HIT = re.compile(
-    r"(?!//)(?=[\w.@+-]*?(?:[/\\]|\.[A-Za-z]))([\w./\\@+-]{1,200}+)"
-    r"(?::(\d+)(?=[:-]|$)|:(?![\d/])|\((\d+)[,)]|::([\w.-]+)|\", line (\d+)|[ \t]+\||$)"
-)
-_BEFORE_HIT = re.compile(r"[(\[]?[\w.-]{1,40}[)\]]?[ :]\"?|-->[ ]")
-"""A revision, a drive, a word such as `FAILED` or `[FILE]`, or the arrow of a compiler."""
-_SPACED_HIT = re.compile(r"((?:[A-Za-z]:)?[^\s:][^:]{0,200}?\.[A-Za-z]\w{0,7}):(\d+)(?=[:-])")
-_PATH = re.compile(r"(?=[^A-Za-z]*[A-Za-z])[\w.@+~$-]*[/\\][\w ./\\@+~$-]{1,200}")
-
-Kind = tuple[int, str]
-"""The indent and the first word of lines that are compared."""
-Namer = Callable[[Iterable[str]], str]
-"""Names rows that are left out."""
 
 
 def short_form(text: str) -> str | None:
@@ -82,22 +56,17 @@ def condensed(text: str, room: int) -> str:
 def _selected(lines: Sequence[TextLine], room: int, most: int = 0) -> str:
     """Return the lines that tell most. The form may be longer than the room, up to `most`, where it names all hits."""
     texts = [line.text for line in lines if not line.is_blank]
-    name, files = _namers(texts)
+    name, files, part = namers(texts)
     names = int(_NAMES * room) if name is not None else 0
-    of_all: Namer | None = None
+    is_all = False
     for each in (name, files) if name and files else ():
         every = int(_AGAIN * len(each(texts))) + _NOTE
-        if (each is name or every > names) and every <= _HITS * max(room, most):
-            name = of_all = each
-            names, room = every, max(room, int(every / _HITS))
+        if (each is name or every > names) and every <= part * max(room, most):
+            name, names, room, is_all = each, every, max(room, int(every / part)), True
             break
     choice = _Choice(lines, room - names)
-    levels = [*_levels(lines, choice.parents)]
-    choice.fill(levels)
-    if of_all is not None and choice.named(of_all) > names:  # fewer gaps name a folder less often
-        choice = _Choice(lines, room - names)
-        choice.fill(levels[:1])
-    return joined(_with_gaps(lines, choice.selected, name, names))
+    choice.fill(_levels(lines, choice.parents))
+    return joined(_with_gaps(lines, choice.selected, name, max(names, most - choice.used) if is_all else names))
 
 
 class _Choice:
@@ -116,9 +85,10 @@ class _Choice:
             self.measure()
             self.take(range(len(self._lines)), 1)
 
-    def named(self, name: Namer) -> int:
-        """Return the characters that the names of all rows in gaps take."""
-        return sum(len(name(self._lines[at].text for at in run)) + 2 for run in self._gaps())
+    @property
+    def used(self) -> int:
+        """The characters of the lines that stay, and of the notes between them."""
+        return self._room - self._free
 
     def take(self, places: Iterable[int], share: float) -> None:
         """Keep lines, each with its parents; all of them within a part of the room."""
@@ -138,11 +108,10 @@ class _Choice:
 
     def bridge(self) -> None:
         """Keep what a gap would hide where its note is hardly shorter, the smallest first."""
-        gaps = sorted((sum(len(self._lines[at].text) + 1 for at in run), run) for run in self._gaps())
-        for size, run in gaps:
+        sizes = [(sum(len(line.text) + 1 for line in self._lines[a:b]), a, b) for a, b in _gaps(self.selected)]
+        for size, start, end in sorted(sizes):
             if size <= _NOTE or (size <= _BRIDGE and size - _NOTE <= self._free):
-                for at in run:
-                    self.selected[at] = 1
+                self.selected[start:end] = b"\1" * (end - start)
                 self._free -= max(0, size - _NOTE)
 
     def measure(self) -> None:
@@ -150,19 +119,11 @@ class _Choice:
         shown = _with_gaps(self._lines, self.selected, None, 0)
         self._free = self._room - sum(len(line.text) + 1 for line in shown)
 
-    def _gaps(self) -> Iterator[list[int]]:
-        run: list[int] = []
-        for place, stays in enumerate((*self.selected, 1)):
-            if not stays:
-                run.append(place)
-            elif run:
-                yield run
-                run = []
-
     def _cost(self, place: int) -> int:
         beside = (place and self.selected[place - 1]) or (place + 1 < len(self.selected) and self.selected[place + 1])
         line = self._lines[place]
-        return len(line.text) + 1 + (0 if beside else _NOTE + min(line.depth, _INDENT))
+        notes = 1 if line.glue == "\n" else 3  # also for the parts of its line around it
+        return len(line.text) + 1 + (0 if beside else notes * _NOTE + min(line.depth, _INDENT))
 
     def _above(self, place: int) -> list[int]:
         chain: list[int] = []
@@ -204,7 +165,7 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     """Yield groups of lines, the most important first, with the part of the room that each may take."""
     full = [place for place, line in enumerate(lines) if not line.is_blank]
     yield 0.5, [place for place in (*full[:_HEAD], *full[-_TAIL:]) if len(lines[place].text) <= WIDE]
-    kinds = {place: _kind(lines[place]) for place in full}
+    kinds = {place: kind_of(lines[place]) for place in full}
     rare = [full[row] for row in rare_lines([lines[place] for place in full], [*kinds.values()])]
     yield 0.6, [*_with_names(lines, kinds, parents, rare)]
     above = {at for at in parents if at is not None}
@@ -230,7 +191,7 @@ def _with_names(
     alike = Counter(line.text for line in lines) if rows else {}
     for row in rows:
         same = alikes[kinds[row]]
-        if len(same) >= _MANY and not _is_named(lines, parents, row, same, alike):
+        if len(same) >= MANY_ROWS and not _is_named(lines, parents, row, same, alike):
             starts = next(each for each in alikes.values() if 0.8 * len(same) <= len(each) <= 1.25 * len(same))
             at = bisect_right(starts, row)
             begin, end = starts[max(0, at - 1)], starts[at] if at < len(starts) else len(lines)
@@ -249,11 +210,6 @@ def _is_named(
             return True
         above = parents[above]
     return False
-
-
-def _kind(line: TextLine) -> Kind:
-    word = _FIRST_WORD.search(line.text[:_START])
-    return line.depth, word[0] if word else ""
 
 
 def _spread(places: Sequence[int]) -> Iterator[int]:
@@ -278,223 +234,50 @@ def _dense(lines: Sequence[TextLine], full: Sequence[int]) -> list[int]:
     return sorted(filter(share.__getitem__, share), key=share.__getitem__, reverse=True)
 
 
-def _with_gaps(lines: Sequence[TextLine], selected: Sequence[int], name: Namer | None, room: int) -> list[TextLine]:
+def _gaps(selected: bytearray) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each run of lines that are left out."""
+    start = selected.find(0)
+    while start >= 0:
+        end = selected.find(1, start)
+        yield start, end if end >= 0 else len(selected)
+        start = selected.find(0, end) if end >= 0 else -1
+
+
+def _with_gaps(lines: Sequence[TextLine], selected: bytearray, name: Namer | None, room: int) -> list[TextLine]:
     """Return the selected lines; each gap counts the lines left out, and names the rows among them."""
     shown: list[TextLine] = []
-    run: list[TextLine] = []
-    for line, stays in zip(lines, selected, strict=True):
-        if not stays:
-            run.append(line)
-            continue
-        noted, room = _noted(run, name, room)
-        shown += [*noted, line]
-        run = []
-    return [*shown, *_noted(run, name, room)[0]]
+    at = 0
+    for start, end in _gaps(selected):
+        shown += lines[at:start]
+        for first, last, is_whole in _parted(lines, start, end):
+            noted, room = _noted(lines[first:last], name, room, is_whole=is_whole)
+            shown += noted
+        at = end
+    return [*shown, *lines[at:]]
 
 
-def _noted(run: Sequence[TextLine], name: Namer | None, room: int) -> tuple[Sequence[TextLine], int]:
-    """Return the note on lines that are left out, and the room that remains for names."""
+def _parted(lines: Sequence[TextLine], start: int, end: int) -> Iterator[tuple[int, int, bool]]:
+    """Divide what is left out into the end of a long line, whole lines, and the beginning of the one that goes on."""
+    first, last = start, end
+    while first < end and lines[first].glue != "\n":
+        first += 1
+    if end < len(lines) and lines[end].glue != "\n":
+        last = next((at for at in range(end - 1, first - 1, -1) if lines[at].glue == "\n"), end)
+    yield from (part for part in ((start, first, False), (first, last, True), (last, end, False)) if part[0] < part[1])
+
+
+def _noted(run: Sequence[TextLine], name: Namer | None, room: int, *, is_whole: bool) -> tuple[Sequence[TextLine], int]:
+    """Return the note on lines or parts of one that are left out, and the room that remains for names."""
     full = [line for line in run if not line.is_blank]
     if not full and sum(len(line.text) + 1 for line in run) <= _NOTE:
         return run, room
-    inside = all(line.glue != "\n" for line in run)
     known = ""
-    if name is not None and room > 0 and not inside and full:
+    if name is not None and room > 0 and full and is_whole:
         known = name(line.text for line in full)
         if len(known) > room:
             end = max(known.rfind(sign, 0, room) for sign in " ,")
             known = f"{known[:end]} …" if end > 0 else ""
     depth = min((line.depth for line in full), default=0)
-    note = gap(counted(len(run), "part" if inside else "line"), known)
-    return [TextLine(("" if inside else " " * min(depth, _INDENT)) + note, depth, run[0].glue)], room - len(known) - 2
-
-
-def names_files(text: str) -> bool:
-    """Return True for a result about several files: JSON, hits of a search, or a listing."""
-    return json_value(text) is not None or _are_hits([*map(_hit, _sample(text.split("\n")))])
-
-
-def _sample(texts: Sequence[str]) -> Sequence[str]:
-    """Return some of many texts, in steps that grow, which no period of the texts has."""
-    if len(texts) <= _FEW:
-        return texts
-    return [texts[len(texts) * at * at // _FEW**2] for at in range(_FEW)]
-
-
-def _are_hits(hits: Sequence[tuple[str, str] | None]) -> bool:
-    found = [*filter(None, hits)]
-    return len(found) >= max(1, _FEWEST_HITS * len(hits)) and len(set(found)) >= _DIFFERENT * len(found)
-
-
-def _namers(texts: Sequence[str]) -> tuple[Namer | None, Namer | None]:
-    """Return what names rows: their places in files, and those without numbers; or else a cell."""
-    sample = _sample(texts) if len(texts) >= _ROWS else ()
-    hit = cache(_hit)
-    if sample and _are_hits([*map(hit, sample)]):
-        return _namer(hit), _namer(partial(_alone, lambda row: (hit(row) or ("",))[0]))
-    for name in (_last_path, _first_cell, _last_word) if sample else ():
-        names = [name(text) for text in sample]
-        numbers = [int(one) for one in names if one.isdecimal()]
-        if numbers and numbers == sorted(numbers) and numbers[-1] - numbers[0] < 2 * len(texts):
-            continue  # numbers of lines: those around a gap tell them
-        if len({*filter(None, names)}) >= _DIFFERENT * len(sample):
-            return _namer(partial(_alone, name)), None
-    return None, None
-
-
-def _alone(name: Callable[[str], str], row: str) -> tuple[str, str]:
-    return name(row), ""
-
-
-def _namer(place: Callable[[str], tuple[str, str] | None]) -> Namer:
-    return lambda rows: _places(found for found in map(place, rows) if found and found[0])
-
-
-def _hit(text: str) -> tuple[str, str] | None:
-    """Return the file in front of a line, and the line's number or name in it, if any; None where there is no file."""
-    bare = text.lstrip()
-    found = _HIT.match(bare)
-    if found is None and (before := _BEFORE_HIT.match(bare)):
-        found = _HIT.match(bare, before.end())
-    found = found or _SPACED_HIT.match(text)
-    return found and (found[1], next(filter(None, found.groups()[1:]), ""))
-
-
-def _places(places: Iterable[tuple[str, str]]) -> str:
-    """Return places by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md`.
-
-    Files that have hardly a folder in common stand below the one that all are in: `src: app/main.py:3 text/fold.py:9`.
-    """
-    paths: dict[str, list[str]] = {}
-    for path, number in places:
-        numbers = paths.setdefault(path, [])
-        if number:
-            numbers.append(number)
-    parents = {path: _folder(path) for path in paths}
-    if 2 * len({*parents.values()}) > len(paths):
-        first, last = min(parents.values()), max(parents.values())
-        same = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
-        parents = dict.fromkeys(paths, _folder(first[:same]))
-    folders: dict[str, list[str]] = {}
-    for path, numbers in paths.items():
-        file = path[len(parents[path]) :]
-        folders.setdefault(parents[path][:-1], []).append(f"{file}:{','.join(numbers)}" if numbers else file)
-    return "; ".join(f"{folder}: {' '.join(files)}" if folder else " ".join(files) for folder, files in folders.items())
-
-
-def _folder(path: str) -> str:
-    return path[: max(path.rfind("/"), path.rfind("\\")) + 1]
-
-
-def _first_cell(text: str) -> str:
-    found = _FIRST_CELL.match(text[: 2 * _LONGEST_NAME].strip(" [|"))
-    return _named(found[0].strip(' ":')) if found else ""
-
-
-def _last_word(text: str) -> str:
-    last = (text[-2 * _LONGEST_NAME :].split() or [""])[-1]
-    return "" if last.isdigit() else _named(last)  # a last number is a count
-
-
-def _last_path(text: str) -> str:
-    """Return the path behind the last tab or blank, if there is one."""
-    last = (text.rsplit("\t" if "\t" in text else None, 1) or [""])[-1]
-    return last if _PATH.fullmatch(last) else ""
-
-
-def _named(cell: str) -> str:
-    return cell if _NAME.fullmatch(cell) and (is_identifier(cell) or cell.isdigit()) else ""
-
-
-_MANY = 20
-"""Of so many rows one is rare."""
-_STATES = 12
-"""A column with at most so many different values holds states rather than counts or names."""
-_ALIKE = 3
-"""So many rows with the same rare value stay; of reports of a fault so many of the first, and of the last."""
-_START = 300
-_SAMPLED_ROWS = 100
-_COLUMNS = 8
-CELL = re.compile(r'"(?:[^"\\]|\\.){0,200}"|[^\t;|,<>]+')
-_PAIR = re.compile(r"\"?([^\d\W][\w .-]{0,40}?)\"?\s*[:=]\s*(\S.{0,60})$|<([\w.:-]{1,40})[^<>]{0,100}>([^<>]{1,60})</")
-_FIRST_WORD = re.compile(r"[^\W\d_]\w*")
-_DIGITS = re.compile(r"[0-9][0-9a-fA-F.:,-]*")
-
-
-def rare_lines(lines: Sequence[TextLine], kinds: Sequence[Kind]) -> list[int]:
-    """Return the places of the lines that stand out, the rarest first, and then in their order."""
-    rarity: dict[int, int] = {}
-
-    def note(rows: Sequence[int], count: int) -> None:
-        for row in rows:
-            rarity[row] = min(count, rarity.get(row, count))
-
-    texts = [line.text[:_START] for line in lines]
-    for column in _columns(lines, texts, kinds):
-        for rows in _rare(column):
-            note(rows[:_ALIKE], len(rows))
-    shapes: dict[str, list[int]] = {}
-    lower = "\n".join(texts).lower()
-    words = [word for word in table_lines("faults") if word in lower]  # three times as fast as a pattern
-    for row, text in enumerate(texts) if words else ():
-        if any(map(text.lower().__contains__, words)):
-            shapes.setdefault(_DIGITS.sub("0", " ".join(text.split()[:2]))[:40], []).append(row)
-    for rows in shapes.values():
-        note(rows if len(rows) <= 2 * _ALIKE else [*rows[:_ALIKE], *rows[-_ALIKE:]], len(rows))
-    return sorted(rarity, key=lambda row: (rarity[row], row))
-
-
-def _rare(column: Mapping[int, str]) -> Iterator[list[int]]:
-    """Yield the rows of each value of a column that is rare among few different ones."""
-    values = Counter(column.values())
-    if 1 < len(values) <= min(_STATES, len(column) // 5):
-        for rare in (value for value, count in values.items() if count * _MANY <= len(column)):
-            yield [row for row, value in column.items() if value == rare]
-
-
-def _columns(lines: Sequence[TextLine], texts: Sequence[str], kinds: Sequence[Kind]) -> Iterator[Mapping[int, str]]:
-    """Yield columns whose values may be states: of cells, of words, also behind one first word, and of keys."""
-    levels: dict[int, list[int]] = {}
-    named: dict[Kind, list[int]] = {}
-    keyed: dict[tuple[int, str], dict[int, str]] = {}
-    for row, (line, text, kind) in enumerate(zip(lines, texts, kinds, strict=True)):
-        levels.setdefault(line.depth, []).append(row)
-        named.setdefault(kind, []).append(row)
-        pair = _PAIR.match(text.lstrip()) if ":" in text or "=" in text or "<" in text else None
-        if pair is not None:
-            keyed.setdefault((line.depth, pair[1] or pair[3]), {})[row] = pair[2] or pair[4]
-    for rows in levels.values():
-        if len(rows) >= _MANY:
-            yield from _states(rows, lambda row: lines[row].cells or CELL.findall(texts[row]), even=True)
-            yield from _states(
-                rows, lambda row: [_DIGITS.sub("0", cell) for cell in CELL.findall(texts[row])], even=True
-            )
-            yield from _states(rows, lambda row: texts[row].split(None, _COLUMNS))
-            yield from _states(rows, lambda row: _DIGITS.sub("0", texts[row]).split(None, _COLUMNS))
-    for (depth, _), rows in named.items():
-        if _MANY <= len(rows) < len(levels[depth]):
-            yield from _states(rows, lambda row: texts[row].split(None, _COLUMNS))
-    yield from (column for column in keyed.values() if len(column) >= _MANY)
-
-
-def _states(
-    rows: Sequence[int], cells: Callable[[int], Sequence[str]], *, even: bool = False
-) -> Iterator[Mapping[int, str]]:
-    """Yield the columns with few different values in a sample of the rows; if `even`, of rows of the usual length."""
-    # in steps that grow, which no period of the rows has
-    few = [rows[len(rows) * at * at // _SAMPLED_ROWS**2] for at in range(_SAMPLED_ROWS)]
-    is_few = len(rows) <= _SAMPLED_ROWS
-    sample = [cells(row) for row in (rows if is_few else few)]
-    usual, count = Counter(map(len, sample)).most_common(1)[0]
-    if even and (usual < 2 or count < len(sample) // 2):
-        return
-    width = usual if even else _COLUMNS
-    kinds = [len({row[place] for row in sample if len(row) > place}) for place in range(width)]
-    columns: dict[int, dict[int, str]] = {place: {} for place, count in enumerate(kinds) if 0 < count <= _STATES}
-    if not columns:
-        return
-    for row, row_cells in zip(rows, sample if is_few else map(cells, rows), strict=True):
-        for place, column in columns.items() if not even or len(row_cells) == usual else ():
-            if len(row_cells) > place:
-                column[row] = row_cells[place].strip()
-    yield from columns.values()
+    count = counted(sum(line.glue == "\n" for line in run), "line") if is_whole else counted(len(run), "part")
+    indent = " " * min(depth, _INDENT) if run[0].glue == "\n" else ""
+    return [TextLine(indent + gap(count, known), depth, run[0].glue)], room - len(known) - 2

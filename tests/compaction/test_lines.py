@@ -189,14 +189,29 @@ def test_files_of_all_hits_are_named_in_whatever_form(hit: str) -> None:
         ("{size}  /var/lib/app{m}/data/part-{n}", "app{m}/data/part-{n}"),
         ("web-7d9f-{n}   1/1     Running   {m}          5d", "web-7d9f-{n}"),
         ("compute_{n}      function   {size} src/mod{m}/file.py def compute_{n}(order):", "compute_{n}"),
+        ("ii  lib{n}-dev:amd64      {m}.{n}-1     amd64   library number {n} and its headers", "lib{n}-dev:amd64"),
     ],
-    ids=["du", "md5sum", "kubectl", "ctags"],
+    ids=["du", "md5sum", "kubectl", "ctags", "dpkg"],
 )
 def test_rows_are_named_by_what_they_are_called_rather_than_by_a_count(row: str, name: str) -> None:
     rows = [row.format(n=n + 100, m=n % 5, size=n * 7919 % 90001) for n in range(400)]
     note = next(line for line in condensed("\n".join(rows), 2000).split("\n") if re.match(r"\[… \d\d+ lines", line))
     names = " ".join(note.rstrip("]").split("; ", 1)[1].replace(": ", "/").split())
     assert any(name.format(n=n + 100, m=n % 5) in names for n in range(400))
+
+
+def test_rows_of_a_table_are_named_by_plain_words() -> None:
+    text = "\n".join(f"   {name * 3:12} Does what {name} is for, and says it at some length here" for name in NAMES)
+    assert re.search(r"lines; (\w+ )+", condensed(text, 1200))
+
+
+def test_gap_within_long_lines_hides_no_end_of_a_line() -> None:
+    row = "{n} " + "; ".join(f"part {{n}}-{k} of a long line." for k in range(60))
+    shown = condensed("\n".join(row.format(n=n) for n in range(30)), 4000)
+    for line in shown.split("\n"):
+        numbers = set(re.findall(r"part (\d+)-", line))
+        assert len(numbers) <= 1, "pieces of two lines stand on one"
+        assert not re.search(r"\S\[… \d+ lines?\]|\[… \d+ lines?\] *\S", line)
 
 
 def test_frames_of_a_trace_leave_its_exceptions_their_room() -> None:

@@ -102,7 +102,7 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
             handle = await ctx.archive.keep(sent[index].text) if ctx.archive else None
             if handle is None:
                 return Keep(f"{len(chosen)} tool results to clear, but they could not be archived")
-            messages[index] = line(sent[index], handle, calls.get(index, ""))
+            messages[index] = line(sent[index], handle, calls.get(index, ""), is_short=sizes[index] <= _SMALL)
         standing = with_standing(messages)
         if standing is not messages and sum(await ctx.tokens.sizes(standing)) >= sum(sizes):
             return Keep(f"{len(chosen)} tool results to clear, but later results show the same lines")
@@ -113,10 +113,10 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
         )
 
 
-LINE = 48
-"""The tokens that a cleared result takes, about."""
-_WORTH = 80
-"""Smaller results are not worth a line that stands for them."""
+LINE, SHORT_LINE = 48, 28
+"""The tokens that a cleared result takes, about: one with a line on its content, and a small one with its handle."""
+_SMALL, _WORTH = 80, 40
+"""Results of at most so many tokens get the short line, or stay."""
 _VALUE = re.compile(r'[^\s"\\{}\[\],:]{4,80}')
 _VALUES = 64
 _RECENT = 64
@@ -202,7 +202,7 @@ class _ClearingWalk:
         if is_worth and clearable(message) and message.get("tool_call_id") not in self._spared:
             self._waiting.append(index)
             if len(self._waiting) > self._batches.keep:
-                self._freed += self.sizes[self._waiting[-1 - self._batches.keep]] - LINE
+                self._freed += _freed(self.sizes[self._waiting[-1 - self._batches.keep]])
 
     def clear(self, index: int, unread: int, turns: float) -> None:
         """Clear a batch behind this message, where the window forces it or it pays within so many further requests."""
@@ -228,7 +228,7 @@ class _ClearingWalk:
         """Return the places from one on that pay soonest for what they free; none where no such batch is worth it."""
         removed, best, start = 0, turns, None
         for at in reversed(range(0 if turns == inf else max(0, len(places) - _RECENT), len(places))):
-            removed += self.sizes[places[at]] - LINE
+            removed += _freed(self.sizes[places[at]])
             due = self._batches.due(removed, self._total - self._before[places[at]] - removed)
             if removed >= least and due <= best:
                 best, start = due, at
@@ -242,10 +242,10 @@ class _ClearingWalk:
                 self.sizes[place] = self._settled[place] + len(lines.noted - there) * self._notes[place]
                 there |= lines.all
         for place in self.gone:
-            self.sizes[place] = LINE
+            self.sizes[place] = self._settled[place] - _freed(self._settled[place])
         *self._before, self._total = accumulate(self.sizes[: index + 1], initial=0)
         old = self._waiting[: max(0, len(self._waiting) - self._batches.keep)]
-        self._freed = sum(self.sizes[place] - LINE for place in old)
+        self._freed = sum(_freed(self.sizes[place]) for place in old)
 
 
 def clearable(message: Message) -> bool:
@@ -257,11 +257,16 @@ def clearable(message: Message) -> bool:
     )
 
 
-def line(message: Message, handle: str, call: str) -> Message:
-    """Return the line in place of a cleared result: its call and its content. A pure function of both."""
+def _freed(size: int) -> int:
+    """Return the tokens that are free once a result of this size is cleared."""
+    return size - (LINE if size > _SMALL else SHORT_LINE)
+
+
+def line(message: Message, handle: str, call: str, *, is_short: bool = False) -> Message:
+    """Return the line in place of a cleared result: its call and its content, if they are not to be short."""
     text = message.text
-    said = f'[removed: {call or "a call"} gave {len(text)} characters, {headline(text)}; {MARKER}{handle}") has it]'
-    return message.with_changes(content=said)
+    about = f": {call or 'a call'} gave {len(text)} characters, {headline(text)}"
+    return message.with_changes(content=f'[removed{"" if is_short else about}; {MARKER}{handle}") has it]')
 
 
 def _in_use(messages: Sequence[Message], index: int, old: Sequence[int]) -> Collection[int]:

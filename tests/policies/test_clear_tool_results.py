@@ -53,6 +53,21 @@ async def test_batches_are_rare_and_nothing_comes_back() -> None:
     assert 2 <= len(set(counts)) - 1 <= 60 * 150 / (0.4 * WINDOW)
 
 
+async def test_many_small_results_leave_too() -> None:
+    request = steps(90)
+    small = [
+        one.with_changes(content=one.text[:150]) if one.role == "tool" else one.with_changes()
+        for one in request.messages
+    ]
+    request = request.with_messages(small)
+    archive = MemoryArchive()
+    ctx = context(request, window=6000, archive=archive)
+    decision = rewrite(await ClearToolResults(stride=0.2).apply(request, ctx))
+    gone = [one for one in decision.request.messages if one.text.startswith("[removed; recall(")]
+    assert len(gone) == decision.facts["cleared_results"] == len(archive.contents) > 40
+    assert sum(len(one.raw) for one in decision.request.messages) < 0.85 * sum(len(one.raw) for one in small)
+
+
 @pytest.mark.parametrize(
     ("rules", "turns_ahead", "expected"),
     [

@@ -220,7 +220,7 @@ async def test_a_form_that_does_not_pay_in_time_is_not_taken() -> None:
 
 @pytest.mark.parametrize(("tools", "leaves"), [([], True), ([tool()], False), ([tool(), RECALL], True)])
 async def test_the_first_handle_pays_for_the_tool_that_reads_it(tools: list[Tool], leaves: bool) -> None:
-    said = await shown(user("x, " * 8000), call(), result(LOOKUP), ANSWER, tools=tools, model=profile(cache=CACHED))
+    said = await shown(user("x, " * 7200), call(), result(LOOKUP), ANSWER, tools=tools, model=profile(cache=CACHED))
     assert is_shortened(said[2]) is leaves
 
 

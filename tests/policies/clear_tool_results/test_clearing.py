@@ -37,7 +37,7 @@ def gone(conversation: str, when: Batches, size: int = 148) -> list[str]:
         pytest.param(batches(keep=0, ahead=1000), 100, [], id="what pays some time is not worth it in short talks"),
         pytest.param(batches(keep=0, ahead=0), 14_000, [], id="nor anything if no further request is expected"),
         pytest.param(batches(mark=9000, stride=900, spared=frozenset({"look_up"})), 1400, [], id="nor what the model recalled"),
-        pytest.param(batches(mark=1), 60, [], id="short results stay"),
+        pytest.param(batches(mark=1), 40, [], id="short results stay"),
     ],
 )  # fmt: skip
 def test_which_results_are_cleared(when: Batches, size: int, expected: list[str]) -> None:

@@ -111,6 +111,16 @@ class _Life(LifespanOn):
         os._exit(0)
 
 
+class _AnyLength(int):
+    """The length of a body that ends with its connection: it is never exceeded, and nothing of it is missing."""
+
+    def __lt__(self, other: int) -> bool:
+        return False
+
+    def __sub__(self, other: int) -> "_AnyLength":
+        return self
+
+
 class Connection(HttpToolsProtocol):
     """A client's connection, closed if the client is too slow or sends too many headers; uvicorn bounds neither.
 
@@ -202,6 +212,8 @@ class Connection(HttpToolsProtocol):
         elif not self.parser.should_upgrade():
             self._part = "body"
             super().on_headers_complete()
+            if self.parser.get_http_version() == "1.0":  # uvicorn would send it chunks, which it does not know
+                self.cycle.chunked_encoding, self.cycle.expected_content_length = False, _AnyLength()
             self.headers = deque(maxlen=0)  # type: ignore[assignment]  # drops trailers, the headers behind a body
 
     def on_body(self, body: bytes) -> None:

@@ -1,5 +1,6 @@
 """What a connection says beside its requests: trailers, hosts, wishes for another protocol."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 
@@ -7,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.served import Served, served
-from tests.e2e.servers import Upstream, filled, said, upstream
+from tests.e2e.servers import DEFAULT_ANSWER, Upstream, filled, said, streaming, upstream
 
 CONFIG = """
 upstreams: {main: {kind: openai, base_url: "{url}"}}
@@ -187,3 +188,18 @@ async def test_a_refused_request_takes_no_answer_from_those_before(
     assert [told for told, *_ in got] == [200, 200, 200, status]
     assert b"\r\nconnection: close\r\n" in got[-1][1]
     assert len(behind.received) == 3
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_client_of_http_1_0_gets_no_chunks(running: Served, behind: Upstream, is_stream: bool) -> None:
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\n'
+    if is_stream:
+        behind.respond = streaming(event, event, b"data: [DONE]\n\n")
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(running.base.rpartition(":")[2]))
+    writer.write(asking(CHAT).replace(b"HTTP/1.1", b"HTTP/1.0") + asking(CHAT))
+    async with asyncio.timeout(60):
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert b"transfer-encoding" not in head
+    assert body == (event * 2 + b"data: [DONE]\n\n" if is_stream else DEFAULT_ANSWER)

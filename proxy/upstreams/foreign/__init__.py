@@ -5,6 +5,7 @@ another address. `worker` is that server, `provider` its translation.
 """
 
 import asyncio
+import logging
 import os
 import secrets
 import shutil
@@ -37,8 +38,12 @@ _FORWARDED = CREDENTIALS | {"anthropic-version"}
 """The client's headers that tell its key and the vendor of the key."""
 _FAILURES = {kind.__name__.encode(): kind for kind in (UpstreamFailed, Unanswered, UpstreamTimeout)}
 _PROGRAM = "from proxy.upstreams.foreign.worker import main; main()"
+_log = logging.getLogger("penstock.foreign")
+
 _START = 60.0
 """Seconds that the process has to start."""
+_PING, _SILENCE = 10.0, 30.0
+"""Seconds between two questions whether the process is alive, and those that it has to answer."""
 _PATIENCE = 2.0
 """Seconds that the process has to end by itself."""
 
@@ -61,6 +66,7 @@ class LitellmProcess:
         self._users = set(upstreams)
         self._process: asyncio.subprocess.Process | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
@@ -99,6 +105,31 @@ class LitellmProcess:
                 process.kill()
             raise
         self._process = process
+        self._watching = asyncio.create_task(self._watch(process))
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        """End the process where it hangs, with all that waits for it; the next request starts it again."""
+        while process.returncode is None:
+            await asyncio.sleep(_PING)
+            try:
+                async with asyncio.timeout(_SILENCE):
+                    await self._ping()
+            except TimeoutError:
+                _log.error("the process of litellm hangs and is ended")
+                process.kill()
+                self._process = None
+                return
+            except OSError:  # it ends
+                pass
+
+    async def _ping(self) -> None:
+        """Wait until the process answers. Raise `OSError` if it is gone."""
+        source, sink = await asyncio.open_unix_connection(self.socket)
+        try:
+            sink.write(b"GET / HTTP/1.0\r\n\r\n")
+            await source.read()
+        finally:
+            sink.close()
 
     async def leave(self, upstream: str) -> None:
         self._users.discard(upstream)
@@ -108,6 +139,8 @@ class LitellmProcess:
             if self._starting is not None:
                 self._starting.cancel()
                 await asyncio.wait([self._starting])
+            if self._watching is not None:
+                self._watching.cancel()
             process, self._process = self._process, None
             if process is None or process.stdin is None:
                 return

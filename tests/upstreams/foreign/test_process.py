@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -230,6 +231,25 @@ async def test_a_process_that_is_killed_fails_its_calls_and_is_started_again(lab
     await lab.ended()
     lab.fake.ending = "whole"
     assert (await lab.upstreams["claude"].send(call(ask()))).status == 200
+
+
+async def test_a_process_that_hangs_is_ended_and_started_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(foreign, "_PING", 0.05)
+    async with running() as lab:
+        await refused(lab, ask(model="../x"))
+        monkeypatch.setattr(foreign, "_SILENCE", 0.2)
+        first = lab.pid
+        os.kill(first, signal.SIGSTOP)
+        with pytest.raises(Unanswered):
+            await asyncio.wait_for(lab.upstreams["claude"].send(call(ask())), 60)
+        monkeypatch.setattr(foreign, "_SILENCE", 60.0)
+        assert (await lab.upstreams["claude"].send(call(ask()))).status == 200
+        assert lab.pid != first
+    assert [record.getMessage() for record in caplog.records if record.name == "penstock.foreign"] == [
+        "the process of litellm hangs and is ended"
+    ]
 
 
 async def test_the_last_upstream_ends_the_process() -> None:

@@ -350,6 +350,15 @@ def test_what_was_there_before_is_the_same_object() -> None:
     assert len({*map(id, body_of(large("a", "a"), earlier=earlier).parse().messages)}) == 3
 
 
+def test_new_messages_are_checked_with_the_earlier_ones() -> None:
+    earlier, parts = Latest(), [{"type": "text", "text": "x"}] * 5
+    body_of(large("a"), earlier=earlier).parse()
+    with pytest.raises(BadRequest, match="at most 4"):
+        body_of([*large("a"), {"role": "user", "content": parts}], earlier=earlier).parse(4)
+    with pytest.raises(BadRequest, match=r"messages\[2\].tool_call_id must be a string"):
+        body_of([*large("a"), {"role": "tool", "tool_call_id": 1, "content": "x"}], earlier=earlier).parse()
+
+
 @pytest.mark.parametrize(
     "end",
     [

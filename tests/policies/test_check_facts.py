@@ -69,6 +69,13 @@ async def test_a_tool_result_in_json_stays_json() -> None:
     assert texts(await decided(request))[2] == f'{{"text": "{FALSE} {note}", "n": 1.50}}'
 
 
+async def test_each_text_part_is_checked_and_images_stay() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    parts = [{"type": "text", "text": "Look."}, image, {"type": "text", "text": FALSE}]
+    sent = rewrite(await decided(talk(("user", parts), ("assistant", "Yes."), ("user", "And?")))).request
+    assert list(sent.messages[0]["content"]) == [*parts[:2], {"type": "text", "text": f"{FALSE} {NOTE}"}]
+
+
 async def test_the_last_user_message_is_never_touched() -> None:
     request = talk(("user", "Hello."), ("assistant", "Hi."), ("user", FALSE))
     decision = await decided(request, action="quarantine", archive=MemoryArchive())

@@ -14,8 +14,8 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha1
 from importlib.resources import files
@@ -168,7 +168,7 @@ class RedisServer:
     async def _run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | float]) -> list[Any]:
         client = self._client = self._client or self._connecting()
         rest = (1 + len(keys), self.key("epoch"), *keys, self._seed, *arguments)
-        async with asyncio.timeout(self._timeout):
+        async with _timeout(self._timeout):
             try:
                 answer = await _evaluated(client, script, rest)
             except Unconnected:
@@ -187,7 +187,7 @@ class RedisServer:
             # `_run` has a time limit of its own: one more is a task for each command, and may lose a cancellation
             timeout=None,
             socket_timeout=None,
-            socket_connect_timeout=self._timeout,
+            socket_connect_timeout=None,
             protocol=2,
             retry=Retry(NoBackoff(), 0),
             redis_connect_func=self._connected,
@@ -239,6 +239,29 @@ class RedisServer:
 def _cause_of(error: Exception) -> Cause:
     found = _WORDS.search(f"{type(error).__name__} {error}") if isinstance(error, ResponseError) else None
     return "unreachable" if found is None else _ERRORS[found[1]]
+
+
+@asynccontextmanager
+async def _timeout(seconds: float) -> AsyncGenerator[None, None]:
+    """Raise `TimeoutError` after so many seconds; once more as many where the event loop is late.
+
+    A busy loop reads an answer late that came in time. Taken for a server that is away, it would leave all callers
+    without limits and without state.
+    """
+    loop = asyncio.get_running_loop()
+    shortly_before = loop.time() + 0.9 * seconds
+
+    async with asyncio.timeout(seconds) as limit:
+
+        def look() -> None:
+            if loop.time() - shortly_before > 0.1 * seconds:
+                limit.reschedule(loop.time() + seconds)
+
+        timer = loop.call_at(shortly_before, look)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 async def _evaluated(client: Any, script: Script, rest: Sequence[Any]) -> list[Any]:

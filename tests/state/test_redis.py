@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,18 @@ async def test_nothing_waits_for_a_server_that_sleeps(running: RedisProcess, mon
     await is_well(store)
     assert await store.get("a") == b"1"
     assert store.losses == 0
+    await store.aclose()
+
+
+@pytest.mark.parametrize("blocked", [0.25, 0.6])
+async def test_a_busy_loop_is_no_server_that_is_away(running: RedisProcess, blocked: float) -> None:
+    store = running.store(timeout=0.2)
+    await store.put("a", b"1", ttl=100)
+    asking = [asyncio.ensure_future(store.get("a")) for _ in range(5)]
+    await asyncio.sleep(0)
+    time.sleep(blocked)  # noqa: ASYNC251
+    assert await asyncio.gather(*asking) == [b"1"] * 5
+    assert store.degraded is None
     await store.aclose()
 
 

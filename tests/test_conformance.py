@@ -6,12 +6,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import flaws
@@ -97,7 +97,9 @@ async def test_what_cannot_be_archived_stays(name: str, archive: MemoryArchive |
     for each in (lifelike(), *examples_of(name)):
         start = each.start if isinstance(each, Example) else each
         ctx = start if isinstance(start, Context) else context(start, window=9000)
-        before, after = [await made(name).decide(ctx.incoming, about) for about in (ctx, replace(ctx, archive=archive))]
+        before, after = [
+            await made(name).decide(ctx.incoming, about) for about in (ctx, structs.replace(ctx, archive=archive))
+        ]
         assert isinstance(after, Keep)
         decided.append(before)
     assert any(isinstance(before, Rewrite) for before in decided)

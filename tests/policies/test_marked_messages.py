@@ -1,11 +1,11 @@
 """Steps behind one that has marked a user's message, and in front of it: it is the client's all the same."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from policies.check_facts import CheckFacts
 from policies.include_shared import IncludeShared
@@ -36,7 +36,7 @@ LATER = "The deadline of Project Atlas is June 9, 2026."
 
 async def texts(messages: Sequence[Message], *chain: Policy, ctx: Context | None = None) -> list[str]:
     request = ChatRequest("test-model", tuple(messages))
-    ctx = context(request, model=profile(10**6)) if ctx is None else replace(ctx, incoming=request)
+    ctx = context(request, model=profile(10**6)) if ctx is None else structs.replace(ctx, incoming=request)
     outcome = await run([(type(policy).__name__, policy) for policy in chain], ctx, strict=True)
     return [message.text for message in outcome.request.messages]
 

@@ -69,7 +69,7 @@ def namers(texts: Sequence[str]) -> tuple[Namer | None, Namer | None, float]:
         names = [*filter(None, map(name, sample))]
         numbers = [int(one) for one in names if one.isdecimal()]
         if numbers and numbers == sorted(numbers) and numbers[-1] - numbers[0] < 2 * len(texts):
-            continue  # numbers of lines: those around a gap tell them
+            break  # numbers of rows: those around a gap tell them
         if 2 * len(names) >= len(sample) and len({*names}) >= _DIFFERENT * len(names):
             return _namer(partial(_alone, name)), None, 0
     return None, None, 0
@@ -101,7 +101,7 @@ def _places(places: Iterable[tuple[str, str]]) -> str:
     paths: dict[str, list[str]] = {}
     for path, number in places:
         numbers = paths.setdefault(path, [])
-        if number:
+        if number and number not in numbers[-1:]:
             numbers.append(number)
     parents = {path: _folder(path[:-1]) for path in paths}  # a folder's own path ends with a slash
     if 2 * len({*parents.values()}) > len(paths):
@@ -111,7 +111,9 @@ def _places(places: Iterable[tuple[str, str]]) -> str:
     folders: dict[str, list[str]] = {}
     for path, numbers in paths.items():
         file = path[len(parents[path]) :]
-        folders.setdefault(parents[path][:-1], []).append(f"{file}:{','.join(numbers)}" if numbers else file)
+        folders.setdefault(parents[path][:-1] or parents[path], []).append(
+            f"{file}:{','.join(numbers)}" if numbers else file
+        )
     return "; ".join(f"{folder}: {' '.join(files)}" if folder else " ".join(files) for folder, files in folders.items())
 
 

@@ -200,6 +200,20 @@ def test_rows_are_named_by_what_they_are_called_rather_than_by_a_count(row: str,
     assert any(name.format(n=n + 100, m=n % 5) in names for n in range(400))
 
 
+@pytest.mark.parametrize(
+    ("row", "note"),
+    [
+        (" {n:3} | Customer {n:6} | 2{n:03}-01-02", r"\[… \d+ lines\]"),
+        ('["running","/app-{x}",true,"an image of this app"]', r"\[… \d+ lines; /: app-\w+ .*\]"),
+    ],
+    ids=["rows with numbers", "root"],
+)
+def test_names_of_rows_say_no_more_than_the_rows(row: str, note: str) -> None:
+    text = "\n".join(row.format(n=n, x=NAMES[n % 60] * 2 + str(n)) for n in range(300))
+    notes = [line.strip() for line in form(text).split("\n") if line.strip().startswith("[… ")]
+    assert re.fullmatch(note, notes[0])
+
+
 def test_rows_of_a_table_are_named_by_plain_words() -> None:
     text = "\n".join(f"   {name * 3:12} Does what {name} is for, and says it at some length here" for name in NAMES)
     assert re.search(r"lines; (\w+ )+", condensed(text, 1200))

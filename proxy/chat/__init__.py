@@ -306,7 +306,7 @@ def raws(items: Iterable[JsonObject]) -> Sequence[bytes]:
 
 def digest(message: Message) -> bytes:
     """Return what stands for the bytes of a message, the same in every process."""
-    return blake2b(message.raw, digest_size=16).digest()
+    return message.derive("digest", lambda: blake2b(message.raw, digest_size=16).digest())
 
 
 class Tool(JsonObject):

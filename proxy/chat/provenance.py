@@ -159,7 +159,8 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     before.difference_update(
         still.places, still.calls, incoming.form.places("system messages", lambda message: message.is_system)
     )
-    return [place for place in sorted(before) if incoming.messages[place].raw not in raws(request)]
+    texts = raws(request) if before else frozenset[bytes]()
+    return [place for place in sorted(before) if incoming.messages[place].raw not in texts]
 
 
 def raws(request: ChatRequest) -> frozenset[bytes]:

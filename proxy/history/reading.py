@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from proxy.chat import Message, called_name
@@ -21,7 +22,10 @@ LONG = 2000
 
 _ITEM = 64
 _PIECE = 240
-_ARGUMENT = 48
+_TEXT = 48
+"""Letters of an argument of a call that is a text to write."""
+_ARGUMENT = re.compile(rf".{{1,48}}[^\s{UNSPACED}]{{0,100}}")
+"""The beginning of an argument. It ends with a word, as paths are long and mean nothing in part."""
 _FAILURE = 120
 _READ = 4000
 _PARSED = 50_000
@@ -38,7 +42,6 @@ _NAMED = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 """Definitions in code, or the file that its first comment names."""
-_LAYOUT = re.compile(r"^[\s>|]*(?:#{1,6}\s+)?")
 _NUMBER_MARK = (
     r"\*{0,2}(?:[(（\[](?:\d{1,3}|[^\W\d_])[)）\]]|#\d{1,3}\s|\d\ufe0f?\u20e3|[①-⑳]|第\w{1,3}[：:、，]"
     r"|(?:\d{1,3}|[A-Za-z一二三四五六七八九十])[、）．]"
@@ -146,7 +149,7 @@ def read(message: Message) -> Reading:
     if role == "assistant":
         calls = tuple(map(_call, message.get("tool_calls") or ()))
         text, asks = described(message), _asks(message.text)
-        pieces = tuple(_weighed(_pieces(text), asks_back=asks))
+        pieces = tuple(_weighed(_counted([*_pieces(text)]), asks_back=asks))
         return Reading("", _words(text), asks, pieces=pieces, calls=calls)
     if role != "tool":
         return Reading()
@@ -246,19 +249,37 @@ def _sentences(prose: str) -> Iterator[AnswerPiece]:
     for row in _ROW.finditer(prose):
         yield from _of_prose(prose[start : row.start()])
         text = row[0].strip()
-        yield AnswerPiece(shortened(text, _PIECE), _FIGURES.sub("0", text))
+        yield AnswerPiece(text, _FIGURES.sub("0", text))
         start = row.end()
     yield from _of_prose(prose[start:])
 
 
 def _of_prose(prose: str) -> Iterator[AnswerPiece]:
-    for text in map(str.strip, sentences(prose)):
-        is_item = _ITEM_MARK.match(text) is not None
-        bare = " ".join(_LAYOUT.sub("", text, count=1).split())
-        if len(bare) > 1:
-            short = shortened(bare, _ITEM if is_item else _PIECE)
-            is_numbered = _NUMBERED.match(text) is not None
-            yield AnswerPiece(short, _FIGURES.sub("0", bare), is_item, is_numbered, weight=3 * is_item)
+    for sentence in sentences(prose):
+        text = " ".join(sentence.split())
+        if len(text) > 1:
+            is_item, is_numbered = _ITEM_MARK.match(text) is not None, _NUMBERED.match(text) is not None
+            yield AnswerPiece(text, _FIGURES.sub("0", text), is_item, is_numbered, weight=3 * is_item)
+
+
+def _counted(pieces: Sequence[AnswerPiece]) -> Iterator[AnswerPiece]:
+    """Yield the pieces, short. A number that no other piece counts on from marks no item: it may be that of a day."""
+    numbers = Counter([_number(piece.text) for piece in pieces if piece.is_numbered])
+    for piece in pieces:
+        if piece.is_numbered:
+            number = _number(piece.text)
+            if numbers[number] < 2 and not (numbers[number - 1] or numbers[number + 1]):
+                piece = AnswerPiece(piece.text, piece.shape)
+        most = _ITEM if piece.is_item else _PIECE
+        yield piece if _fits(piece.text, most) else piece._replace(text=shortened(piece.text, most))
+
+
+def _number(item: str) -> int:
+    """Return the number, or letter, by which an item is marked."""
+    mark = _NUMBERED.match(item)
+    *_, word = _WORD.findall(mark[0] if mark else "0")
+    digits = _FIGURES.search(word)
+    return int(digits[0]) if digits else int(unicodedata.numeric(word[-1], ord(word[-1])))
 
 
 def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[AnswerPiece]:
@@ -289,8 +310,10 @@ def _call(call: Mapping[str, Any]) -> CallMade:
     texts = [" ".join(str(word) for word in each if isinstance(word, (str, int, float))).strip() for each in words]
     first = next(filter(None, texts), "")
     rest = [each for each in members if isinstance(each, str) and each != first]
-    argument = shortened(" ".join(first.split()), _ARGUMENT)
-    return CallMade(called_name(call), str(call.get("id", "")), argument, any(size(each) > _ARGUMENT for each in rest))
+    whole = " ".join(first.split())
+    begin = _ARGUMENT.match(whole)
+    argument = whole if begin is None or begin.end() == len(whole) else f"{begin[0].rstrip()} [...]"
+    return CallMade(called_name(call), str(call.get("id", "")), argument, any(size(each) > _TEXT for each in rest))
 
 
 def _failure(text: str) -> str:

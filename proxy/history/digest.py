@@ -289,7 +289,8 @@ def _user_lines(talk: _Talk, place: int, turn: int) -> Iterator[Line]:
         brief = LineRank.PART if rank == LineRank.STATED else rank
         yield Line(turn, place, brief, f"{turn}: {indented(ends(text, BRIEF))}", True, news)
         rank = max(rank, LineRank.WHOLE)
-    whole = Line(turn, place, rank, f"{turn}: {indented(ends(text, _WHOLE))}", long > _WHOLE, news)
+    is_part = long > _WHOLE or (rank == LineRank.STATED and talk.readings[place].asks)
+    whole = Line(turn, place, rank, f"{turn}: {indented(ends(text, _WHOLE))}", is_part, news)
     yield whole
     if rank == LineRank.STATED:
         yield whole._replace(rank=LineRank.REST)
@@ -326,7 +327,10 @@ def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool, room: int) 
         few, more = _calls(part, failures)
         pieces: list[AnswerPiece] = []
         for reading in part:
-            own = [piece._replace(weight=0) if piece.shape in talk.common else piece for piece in reading.pieces]
+            own = [
+                each._replace(weight=0) if each.shape in talk.common and not each.is_sure else each
+                for each in reading.pieces
+            ]
             pieces += [AnswerPiece(), *own] if pieces and own else own
         is_list = sum(piece.is_item for piece in pieces) > 2
         numbered = [piece.text for piece in pieces if piece.is_numbered]
@@ -336,11 +340,13 @@ def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool, room: int) 
         has_all = len(numbered) > 2 and all(item in told for item in numbered)
         short = " ".join(filter(None, (few, told)))
         if short:
-            is_sure = (is_list and not is_part) or any(piece.weight and piece.is_sure for piece in pieces)
+            is_sure = (is_list and not is_part) or any(
+                piece.weight and piece.is_sure and piece.text in told for piece in pieces
+            )
             rank = _answer_rank(asks=asks, is_sure=is_sure, is_listed=bool(few) or is_list)
             rank = min(rank, LineRank.FOUND) if has_all else rank
             rank = min(rank, LineRank.STATED) if turn == 1 else rank
-            is_common = not few and not any(piece.weight for piece in pieces)
+            is_common = not few and not any(piece.weight and piece.shape not in talk.common for piece in pieces)
             yield Line(turn, place, rank, f"-> {short}", is_part and not has_all, talk.news[place], beside, is_common)
         rich = shortened(" ".join(filter(None, (more, _best(pieces, _RICH)[0]))), 2 * _RICH)
         if rich != short:

@@ -24,8 +24,10 @@ _ITEM = 64
 _PIECE = 240
 _TEXT = 48
 """Letters of an argument of a call that is a text to write."""
-_ARGUMENT = re.compile(rf".{{1,48}}[^\s{UNSPACED}]{{0,100}}")
-"""The beginning of an argument. It ends with a word, as paths are long and mean nothing in part."""
+_ARGUMENT = re.compile(rf".{{1,{_TEXT}}}[^\s{UNSPACED}]{{0,100}}")
+"""The beginning of an argument, up to the end of a word."""
+_DEEP = re.compile(r"(?<!\S)[^\s:]{8,}(?=(?:/[^\s/]{1,60}){2}(?!\S))")
+"""The beginning of a path, which many have: the end names the file."""
 _FAILURE = 120
 _READ = 4000
 _PARSED = 50_000
@@ -83,7 +85,7 @@ _EXIT = re.compile(r"(?i:\W*(?:[a-z]+ ){0,4}exit(?:ed)?(?: with)?(?: code| statu
 """A line by which a tool says how a command ended."""
 _FAULT = re.compile(r"\W*(?i:traceback|error|exception|failed|failure|fatal)\b(?P<message>[^:]{0,80}:\s*+(?!0\b)\S)?")
 _VERDICT = re.compile(
-    r"\W*(?:[A-Z]+ |\D{1,60}(?::|\.{3}) )?(?:FAIL|FAILED|ERROR|FATAL)\b(?!\W*\d+\W*$)"
+    r"\W*(?:[A-Z]+ |\D{1,60}(?::|\.{3}) )?(?:FAIL|FAILED|FAILURE|ERROR|FATAL)\b(?!\W*\d+\W*$)"
     r"|(?:\w+\.)*[A-Z]\w*(?:Error|Exception): "
 )
 _STACK = re.compile(r"\W*(?i:traceback|exception in)\b")
@@ -182,11 +184,13 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def ends(text: str, most: int) -> str:
-    """Return a text, or the two ends of a longer one around a mark."""
+    """Return a text, or the two ends of a longer one around a mark that is shorter than the gap."""
     if _fits(text, most):
         return text
     head, tail = clipped(text, most * 3 // 5), clipped(text[::-1], most * 2 // 5)[::-1]
-    return f"{head} [... {len(text) - len(head) - len(tail)} characters ...] {tail}"
+    gap = len(text) - len(head) - len(tail)
+    mark = f" [... {gap} characters ...] "
+    return f"{head}{mark}{tail}" if gap > 2 * len(mark) else text
 
 
 def shortened(text: str, most: int) -> str:
@@ -311,9 +315,11 @@ def _call(call: Mapping[str, Any]) -> CallMade:
     first = next(filter(None, texts), "")
     rest = [each for each in members if isinstance(each, str) and each != first]
     whole = " ".join(first.split())
+    whole = _DEEP.sub("[...]", whole) if len(whole) > _TEXT else whole
     begin = _ARGUMENT.match(whole)
     argument = whole if begin is None or begin.end() == len(whole) else f"{begin[0].rstrip()} [...]"
-    return CallMade(called_name(call), str(call.get("id", "")), argument, any(size(each) > _TEXT for each in rest))
+    carries_text = any(size(each) > _TEXT and len(each.split(maxsplit=1)) > 1 for each in rest)
+    return CallMade(called_name(call), str(call.get("id", "")), argument, carries_text)
 
 
 def _failure(text: str) -> str:

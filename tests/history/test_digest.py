@@ -139,9 +139,11 @@ def test_row_of_a_table_stands_whole() -> None:
     [
         ('{"query": "select id, sku, place, count, worth from stock where a = 1"}', "select id, sku, place, count, worth from stock where [...]"),
         ('{"path": "src/a.py"}', "src/a.py"),
-        ('{"path": "/repo/packages/core/src/handlers/invoices/monthly.py"}', "/repo/packages/core/src/handlers/invoices/monthly.py"),
+        ('{"path": "/repo/packages/core/src/handlers/invoices/monthly.py"}', "[...]/invoices/monthly.py"),
         ('{"cmd": "cat /repo/packages/core/src/handlers/invoices/monthly.py | head -n 40"}',
-         "cat /repo/packages/core/src/handlers/invoices/monthly.py [...]"),
+         "cat [...]/invoices/monthly.py | head -n 40"),
+        ('{"url": "https://docs.harbour.example/handbook/invoices/monthly/rounding.html"}',
+         "https://docs.harbour.example/handbook/invoices/monthly/rounding.html"),
         ('{"command": ["bash", "-lc", "ls src"], "workdir": "/repo"}', "bash -lc ls src"),
     ],
 )  # fmt: skip
@@ -149,6 +151,37 @@ def test_argument_that_is_cut_has_a_mark(arguments: str, shown: str) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "sql", "arguments": arguments}}
     (made,) = read(Message({"role": "assistant", "content": None, "tool_calls": [call]})).calls
     assert made.argument == shown
+
+
+def test_long_path_is_no_text_that_a_call_writes() -> None:
+    arguments = {"pattern": "def main", "path": "/repo/packages/core/src/handlers/invoices/monthly.py"}
+    (made,) = read(calls("c", name="grep", arguments=json.dumps(arguments))).calls
+    assert not made.carries_text
+
+
+def test_text_that_came_again_with_another_figure_is_as_settled_as_the_first() -> None:
+    text = "“{} singers meet on May 7 in the old mill.” Your code is AB-12-{}."
+    talk = [*exchange("Hello."), *exchange("Write the card for all of the singers.", text.format(40, 1))]
+    talk += exchange("Make it 41 singers, as Ada joined us on Monday.", text.format(41, 2))
+    talk += exchange("And who sang the song of the sea?", "All of us.")
+    found = lines(talk, list(map(read, talk)), (), None, 0)
+    assert [line.rank for line in found if line.text.endswith(("-1.", "-2."))] == [LineRank.SETTLED, LineRank.SETTLED]
+
+
+def test_answer_whose_code_has_no_room_in_its_line_is_not_taken_for_settled() -> None:
+    long = f"{'It is a long way round, as all of us know by now. ' * 3}{'So we rest here. ' * 30}Take AB-12-C, {'as all do, ' * 12}too."
+    talk = [*exchange("Hello."), *exchange("Which way do we go from here?", long)]
+    found = lines(talk, list(map(read, talk)), (), None, 0)
+    short = next(line for line in found if line.place == 3)
+    assert (short.rank == LineRank.FOUND) == ("AB-12-C" in short.text)
+
+
+def test_statement_outlives_the_first_questions() -> None:
+    talk = [*exchange("Hello."), *exchange("Which moon of Saturn has geysers, of all moons that we know?", "Oh. " * 30)]
+    talk += exchange("No geysers for me, of whatever moon of Saturn.", "I see.") + many(9, "Who sang {}?", "Oh. " * 30)
+    for room in range(40, 400, 10):
+        shown = "".join(digest(*talk, room=room))
+        assert "Which moon" not in shown or "No geysers" in shown, room
 
 
 def test_failure_that_is_cut_has_a_mark() -> None:
@@ -312,6 +345,10 @@ LOG = "\n".join(f"10:{n:02} {'INFO' if n % 4 else 'ERROR'} worker-{n % 3} took {
     [
         ("....F\nE  assert 1 == 2\nFAILED tests/test_x.py::test_x\n=== 1 failed ===", "FAILED tests/test_x.py::test_x"),
         ("fatal: not a git repository\n", "fatal: not a git repository"),
+        (
+            "e: x.kt:4 no such name\n\nFAILURE: Build failed with an exception.",
+            "FAILURE: Build failed with an exception.",
+        ),
         ("Failed to connect to port 5432", "Failed to connect to port 5432"),
         ("> Task :test\n\nBUILD FAILED in 3s\n", "BUILD FAILED in 3s"),
         ("a ... ok\n\ntest result: FAILED. 1 failed\n\nerror: test failed\n", "test result: FAILED. 1 failed"),
@@ -476,6 +513,10 @@ def test_line_does_not_depend_on_what_follows(pairs: list[tuple[str, str]], late
 ], ids=["an address", "a long word", "a script without spaces", "data"])  # fmt: skip
 def test_a_shortened_text_parts_no_word(text: str, short: str) -> None:
     assert shortened(text, 20) == short
+
+
+def test_text_that_is_hardly_longer_than_its_room_stands_whole() -> None:
+    assert ends("to be or not to be " * 11, 180) == "to be or not to be " * 11
 
 
 @given(st.text(st.sampled_from("ab д我है "), max_size=400), st.integers(20, 400))

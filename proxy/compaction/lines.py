@@ -276,7 +276,7 @@ def _noted(run: Sequence[TextLine], name: Namer | None, room: int, *, is_whole: 
         known = name(line.text for line in full)
         if len(known) > room:
             end = max(known.rfind(sign, 0, room) for sign in " ,")
-            known = f"{known[:end]} …" if end > 0 else ""
+            known = f"{known[:end]} …" if end > 0 and known[end - 1] != ":" else ""
     depth = min((line.depth for line in full), default=0)
     count = counted(sum(line.glue == "\n" for line in run), "line") if is_whole else counted(len(run), "part")
     indent = " " * min(depth, _INDENT) if run[0].glue == "\n" else ""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 
 from proxy.compaction.cut_json import json_value
+from proxy.compaction.envelopes import unwrapped
 from proxy.compaction.identifiers import is_identifier
 from proxy.compaction.pieces import depth_of
 
@@ -36,6 +37,7 @@ Namer = Callable[[Iterable[str]], str]
 
 def names_files(text: str) -> bool:
     """Return True for a result about several files: JSON, hits of a search, or a listing."""
+    text = unwrapped(text, squeeze=False)
     return json_value(text) is not None or _are_hits([*map(_hit, _sample(text.split("\n")))])
 
 

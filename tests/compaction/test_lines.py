@@ -195,7 +195,7 @@ def test_files_of_all_hits_are_named_in_whatever_form(hit: str) -> None:
 )
 def test_rows_are_named_by_what_they_are_called_rather_than_by_a_count(row: str, name: str) -> None:
     rows = [row.format(n=n + 100, m=n % 5, size=n * 7919 % 90001) for n in range(400)]
-    note = next(line for line in condensed("\n".join(rows), 2000).split("\n") if re.match(r"\[… \d\d+ lines", line))
+    note = next(line for line in condensed("\n".join(rows), 2000).split("\n") if re.match(r"\[… \d+ lines; ", line))
     names = " ".join(note.rstrip("]").split("; ", 1)[1].replace(": ", "/").split())
     assert any(name.format(n=n + 100, m=n % 5) in names for n in range(400))
 
@@ -212,6 +212,7 @@ def test_names_of_rows_say_no_more_than_the_rows(row: str, note: str) -> None:
     text = "\n".join(row.format(n=n, x=NAMES[n % 60] * 2 + str(n)) for n in range(300))
     notes = [line.strip() for line in form(text).split("\n") if line.strip().startswith("[… ")]
     assert re.fullmatch(note, notes[0])
+    assert not any(": …]" in each for each in notes), "a folder without a file"
 
 
 def test_rows_of_a_table_are_named_by_plain_words() -> None:

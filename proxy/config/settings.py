@@ -690,7 +690,7 @@ class ServerSettings(Base):
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
     """MiB that a process remembers between requests: parsed messages, counts, short forms, passages, decisions, sent
-    prompts. With less, more work is repeated."""
+    prompts. With less, more work is repeated. No single thing takes more than half of it."""
 
     keep_alive: Seconds = 75.0
     """Seconds for which an idle client connection stays open. Set it longer than a load balancer's."""

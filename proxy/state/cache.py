@@ -44,8 +44,9 @@ _SAMPLED = 32
 class SharedLimit:
     """A bound that caches share. Beyond it, entries leave the cache that takes most of it."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.size, self.lock = most, 0, Lock()
+    def __init__(self, most: int, share: float = 0.5) -> None:
+        """No entry may take more than a `share`: with one large request, a tenant would empty all caches for all."""
+        self.most, self.largest, self.size, self.lock = most, int(most * share), 0, Lock()
         self.caches: list[Cache[Any, Any]] = []
 
 
@@ -56,7 +57,7 @@ class Cache(Generic[Key, Value]):
         self, limit: SharedLimit | int, *, age: float | None = None, clock: Callable[[], float] = monotonic
     ) -> None:
         """`limit` bounds the sum of the entries' sizes; `age` is in seconds after which an entry expires."""
-        self.limit = SharedLimit(limit) if isinstance(limit, int) else limit
+        self.limit = SharedLimit(limit, 1) if isinstance(limit, int) else limit
         self.limit.caches.append(self)
         self._age, self._clock = age, clock
         self.size = 0
@@ -92,11 +93,11 @@ class Cache(Generic[Key, Value]):
         return [None if entry is None or entry[2] <= now else entry[0] for entry in found]
 
     def put(self, key: Key, value: Value, size: int = 1) -> None:
-        """Keep a value in place of an earlier one, unless it alone is larger than the bound."""
+        """Keep a value in place of an earlier one, unless it alone takes too much of the bound."""
         expires = inf if self._age is None else self._clock() + self._age
         with self._lock:
             self._drop(key)
-            if size <= self.limit.most:
+            if size <= self.limit.largest:
                 while self.limit.size > self.limit.most - size:
                     max(self.limit.caches, key=_SIZE).evict()
                 self._entries[key] = (value, size, expires)
@@ -154,7 +155,6 @@ class OnceService:
 
     def __init__(self, limit: SharedLimit | int = REMEMBERED) -> None:
         self.known: Cache[tuple[Hashable, ...], tuple[Any]] = Cache(limit)
-        self._largest = self.known.limit.most // 4
         self.lanes = Lanes("once")
 
     def bind(self, who: Identity) -> "BoundOnce":
@@ -188,10 +188,8 @@ class OnceService:
         return await work_time.job_done(asyncio.wrap_future(running))
 
     def put(self, key: tuple[Hashable, ...], result: Any, size: int | None = None) -> None:
-        """Remember a result, unless it is large; `size` is what it takes in bytes, where that is known."""
-        size = _ENTRY + (_size(result) if size is None else size)
-        if size <= self._largest:
-            self.known.put(key, (result,), size)
+        """Remember a result; `size` is what it takes in bytes, where that is known."""
+        self.known.put(key, (result,), _ENTRY + (_size(result) if size is None else size))
 
 
 class BoundOnce:

@@ -65,11 +65,11 @@ def test_caches_that_share_a_limit_take_no_more_together_and_the_largest_makes_r
     assert (texts.size, counts.size) == (40, 60)
     assert texts.get_each([5, 6]) == [None, "text"], "the least recently used one leaves first"
     assert counts.get_each([39, 40]) == [None, 40]
-    texts.put(20, "takes most", 95)
-    texts.put(21, "is larger than the limit", 101)
-    assert (texts.get(20), counts.size) == ("takes most", 5)
+    texts.put(20, "takes half", 50)
+    texts.put(21, "would leave too little to the others", 51)
+    assert (texts.get(20), texts.get(21), counts.size) == ("takes half", None, 30)
     texts.clear()
-    assert limit.size == 5
+    assert limit.size == 30
 
 
 def test_an_entry_expires_after_the_age() -> None:

@@ -76,11 +76,9 @@ class LitellmProcess:
         """
         async with self._changing:
             if self._process is None or self._process.returncode is not None:
-                starting = self._starting = self._starting or asyncio.create_task(self._start())
-                try:
-                    await asyncio.shield(starting)
-                finally:
-                    self._starting = None if starting.done() else starting
+                if self._starting is None or self._starting.done():  # its end tells of another process
+                    self._starting = asyncio.create_task(self._start())
+                await asyncio.shield(self._starting)
 
     async def _start(self) -> None:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)

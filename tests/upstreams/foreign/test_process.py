@@ -303,6 +303,21 @@ class TestAProcessThatIsSlowToStart:
         assert len(started) == 1
         assert started[0].returncode is not None
 
+    async def test_is_started_again_when_it_has_ended_though_nobody_waited_for_the_first(
+        self, started: list[asyncio.subprocess.Process]
+    ) -> None:
+        async with running() as lab:
+            asking = asyncio.create_task(lab.upstreams["claude"].send(call(ask(model="../x"))))
+            while not started:
+                await asyncio.sleep(0.01)
+            asking.cancel()
+            while lab.process._process is None:
+                await asyncio.sleep(0.01)
+            os.kill(lab.pid, signal.SIGKILL)
+            await lab.ended()
+            assert (await refused(lab, ask(model="../x"))).status == 404
+        assert len(started) == 2
+
     async def test_ends_with_who_gave_it_up(self, started: list[asyncio.subprocess.Process]) -> None:
         async with running() as lab:
             asking = asyncio.create_task(lab.upstreams["claude"].send(call(ask())))

@@ -58,15 +58,14 @@ def arguments_of(call: Mapping[str, Any]) -> Any:
     return inner.get("arguments", inner.get("input")) if isinstance(inner, Mapping) else ""
 
 
-_PATH = re.compile(
-    r"(?!\w+://)[^\s\"'<>|]{0,300}(?:[\w)\]]\.[A-Za-z]\w{0,7}|[/\\]\.[A-Za-z]\w{0,20}|[a-z]file)|\.[A-Za-z]\w{1,20}"
-)
+_FILE = r"(?!\w+://)[^\s\"'<>|]{0,300}(?:[\w)\]]\.[A-Za-z]\w{0,7}|[/\\]\.[A-Za-z]\w{0,20}|[a-z]file)|\.[A-Za-z]\w{1,20}"
+_PATH = re.compile(_FILE)
 """A name with an extension, a hidden file, or a `Makefile`."""
 _SURE = re.compile(r".*[/\\]|[^@]*\.[a-z]\w{0,3}$|\.|.*file$")
 """The beginning of such a name that is a file's whatever its argument is called: not `public.users`, nor an address."""
 _KEY = re.compile(r"(?:^|[_-])(?:path|file|filename|filepath)s?$|(?:Path|File|FileName|Filename)s?$")
 """An argument that names a file, by the usage of agents."""
-_ARGUMENT = re.compile(rf"(?!-)(?!\w+://)(?:\S*/\S*|[A-Z]{{4,}}|{_PATH.pattern})")
+_ARGUMENT = re.compile(rf"(?!-)(?!\w+://)(?:\S*/\S*|[A-Z]{{4,}}|{_FILE})")
 """A file in a command: also a path or a `LICENSE`."""
 _OBJECT = re.compile(r"[^\s:]+:[^\s:]+")
 """A file as a revision has it: `HEAD:src/app.py`."""

@@ -176,6 +176,11 @@ def test_answer_whose_code_has_no_room_in_its_line_is_not_taken_for_settled() ->
     assert (short.rank == LineRank.FOUND) == ("AB-12-C" in short.text)
 
 
+def test_questions_leave_room_for_what_comes_of_statements() -> None:
+    talk = [*exchange("Hello."), *many(60, "Who sang song number {}?", "Oh. " * 30)]
+    assert sum(map(len, digest(*talk, room=1000))) < 700
+
+
 def test_statement_outlives_the_first_questions() -> None:
     talk = [*exchange("Hello."), *exchange("Which moon of Saturn has geysers, of all moons that we know?", "Oh. " * 30)]
     talk += exchange("No geysers for me, of whatever moon of Saturn.", "I see.") + many(9, "Who sang {}?", "Oh. " * 30)

@@ -30,7 +30,7 @@ from proxy.chat.errors import PenstockError, error_body
 from proxy.chat.parse import Body
 from proxy.config.load import Config, load
 from proxy.config.settings import KeysAuth, Settings
-from proxy.context import Identity, Tokens
+from proxy.context import Conditions, Identity, Tokens
 from proxy.gateway.chain import Steps, run
 from proxy.gateway.pilot import Pilot
 from proxy.gateway.pipeline import Pipeline
@@ -328,8 +328,9 @@ async def rehearse(
     """Load code, tables and models of the steps: run each chain over a made-up conversation, maybe in need of a cut."""
     request = lifelike() if needs_cut else chat("u1")
     window = (await tokens.count(request)).total if needs_cut else profile().window
+    patience = Conditions().patience if needs_cut else 0.0  # a guard may ask a server that is away: no start waits long
     for steps in chains:
-        await run(steps, context(request, window=window, tokens=tokens, once=once.bind(_WHO)))
+        await run(steps, context(request, window=window, tokens=tokens, once=once.bind(_WHO), patience=patience))
     if embedding is not None:
         await embedding.ready()
         await embedding.bind(_WHO).floor("What was it?", wait=_WAIT)

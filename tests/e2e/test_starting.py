@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from policies.consolidate_system import ConsolidateSystem
+from policies.redact_secrets import RedactSecrets
 from proxy.chat import ChatRequest
 from proxy.context import Context
 from proxy.models.encodings import Encoder, characters
@@ -86,6 +87,19 @@ async def test_any_start_has_run_each_chain_over_a_short_request(lab: Lab, monke
     base = await lab.start(CONFIG, chain=STEPS)
     await until_ready(base)
     assert seen == [1]
+
+
+async def test_a_guard_that_hangs_holds_a_start_up_no_longer_than_its_timeout(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def apply(self: RedactSecrets, request: ChatRequest, ctx: Context) -> Decision:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing ends it")
+
+    monkeypatch.setattr(RedactSecrets, "decide", apply)
+    base = await lab.start(CONFIG, chain="[redact_secrets: {timeout: 0.1}]")
+    async with asyncio.timeout(20):
+        await until_ready(base)
 
 
 async def test_a_warm_start_has_run_each_chain_before_it_is_ready(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

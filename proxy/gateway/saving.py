@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from proxy.chat import ChatRequest, encode
+from proxy.chat import ChatRequest, encode, with_fields
 from proxy.chat.errors import ConfigError
+from proxy.chat.folds import Folds
 from proxy.chat.parse import Body
 from proxy.chat.strings import changed
 from proxy.context import Identity
@@ -108,7 +109,8 @@ class Saving:
 
     def shown(self, request: ChatRequest) -> bytes:
         """Return a request in one line; if nothing is redacted, byte for byte, because handles are made of it."""
-        request = request.without(*_NAMING)
+        # in a thread: the conversation's own folds are the event loop's
+        request = with_fields(request.without(*_NAMING), folds=Folds())
         if self._patterns:
             request = request.with_messages(message.with_texts(self._redacted) for message in request.messages)
         raw = request.encode()

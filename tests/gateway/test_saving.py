@@ -11,6 +11,7 @@ import pytest
 from proxy.chat.errors import ConfigError
 from proxy.gateway.saving import Saving
 from proxy.server.replay.reading import read, request_of
+from proxy.testing import chat
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import answering, proxy, streaming
 
@@ -119,6 +120,18 @@ async def test_a_request_that_failed_is_not_saved(session: Session) -> None:
     session.lab.behind.respond = answering(wrong, status=400)
     assert await session.ask(request("m", "Hi")) == 400
     assert session.path.read_text() == ""
+
+
+@pytest.mark.parametrize("patterns", [(), ("u1",)])
+def test_the_thread_leaves_what_the_event_loop_knows_of_the_conversation(
+    tmp_path: Path, patterns: Sequence[str]
+) -> None:
+    saving, request = Saving(tmp_path / "saved.jsonl", patterns), chat("s " + "ua" * 10)
+    known = request.form
+    saving.shown(request)
+    assert request.folds.begin()._known == [known]
+    assert known._whole == known._beginning == {}
+    saving.close()
 
 
 def test_a_wrong_pattern_is_told(tmp_path: Path) -> None:

@@ -688,7 +688,7 @@ class ServerSettings(Base):
     """Seconds for a guard, and for a step without which the prompt does not fit. Keep it below the timeouts of clients
     and load balancers."""
 
-    remember_mib: int = Field(default=64, ge=1, le=65536)
+    remember_mib: int = Field(default=128, ge=1, le=65536)
     """MiB that a process remembers between requests: parsed messages, counts, short forms, passages, decisions, sent
     prompts. With less, more work is repeated. No single thing takes more than half of it."""
 

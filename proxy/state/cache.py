@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-REMEMBERED = 64 * 2**20
+REMEMBERED = 128 * 2**20
 """Bytes that a process remembers, unless it is told otherwise."""
 INLINE = 4 * 1024
 """Characters of new text that are worked on on the event loop: about a millisecond for the slowest function."""

@@ -7,8 +7,9 @@ import pytest
 
 from proxy.chat import Message
 from proxy.chat.parse import Body, ParsedList
+from proxy.config.settings import ServerSettings
 from proxy.context import Identity
-from proxy.state.cache import INLINE, Cache, OnceService, SharedLimit, TenantCache
+from proxy.state.cache import INLINE, REMEMBERED, Cache, OnceService, SharedLimit, TenantCache
 from proxy.testing import chat
 from tests.chat.test_parse import body_of, large
 
@@ -70,6 +71,10 @@ def test_caches_that_share_a_limit_take_no_more_together_and_the_largest_makes_r
     assert (texts.get(20), texts.get(21), counts.size) == ("takes half", None, 30)
     texts.clear()
     assert limit.size == 30
+
+
+def test_what_is_remembered_by_default_is_what_the_settings_say() -> None:
+    assert REMEMBERED == 2**20 * ServerSettings().remember_mib == 128 * 2**20
 
 
 def test_an_entry_expires_after_the_age() -> None:

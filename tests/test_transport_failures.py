@@ -265,6 +265,12 @@ async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: byte
     assert (caught.value.status, caught.value.code) == (502, code)
 
 
+async def test_blanks_around_the_transfer_coding_mean_nothing() -> None:
+    handle, _ = answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked \r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+    async with listening(handle) as url, transport() as http:
+        assert await (await http.request("POST", url, {}, b"{}")).read() == b"{}"
+
+
 @pytest.mark.parametrize(("head", "cause"), [
     pytest.param(b"Transfer-Encoding: gzip, chunked\r\n\r\n", "a transfer coding that was not asked for", id="coding"),
     pytest.param(b"X: " + b"a" * 70_000 + b"\r\n\r\n", "the head of its answer is too long", id="length"),

@@ -248,7 +248,7 @@ class ServerConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
-        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self._arriving):
+        if any(name == b"transfer-encoding" and value.strip().lower() != b"chunked" for name, value in self._arriving):
             raise InvalidAnswer("its answer has a transfer coding that was not asked for")
         if self.status >= 200 or self.status == 101:  # else another head follows
             self.headers, self._arriving = self._arriving, []  # trailers go to the new list

@@ -44,7 +44,7 @@ _STEPS = 8
 """Assistant messages of a tool loop that share a line."""
 _SHOWN = 5
 _PLAIN = 0.6
-"""The share of the room that ranks from `LineRank.ASKED` on may fill."""
+"""The share of the room that ranks from `LineRank.RICH` on may fill."""
 _STATED = 0.8
 """The share that statements may fill before what was settled."""
 _HEAPS = 0.8
@@ -79,7 +79,7 @@ class LineRank(IntEnum):
     @property
     def share(self) -> float:
         """The share of the room that lines up to this rank may fill."""
-        return _STATED if self == LineRank.STATED else _PLAIN if self >= LineRank.ASKED else 1.0
+        return _STATED if self == LineRank.STATED else _PLAIN if self >= LineRank.RICH else 1.0
 
 
 class Line(NamedTuple):

@@ -34,8 +34,9 @@ _PARSED = 50_000
 """Characters of a JSON text that is parsed."""
 
 _SENTENCE_END = re.compile(
-    r"[.!?…](?<!\d\.)(?<![\s.(*][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"  # `13.`, `J.` end none
+    r"[.!?…](?<!\b\d\.)(?<!\b\d\d\.)(?<![\s.(*][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"
 )
+"""The end of a sentence or line: `13.`, `J.` end none."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
     r"^[ \t]*(?:export |public |private |static |async |pub |default )*(?:def|class|function|fn|func|interface|struct"

@@ -176,11 +176,6 @@ def test_answer_whose_code_has_no_room_in_its_line_is_not_taken_for_settled() ->
     assert (short.rank == LineRank.FOUND) == ("AB-12-C" in short.text)
 
 
-def test_questions_leave_room_for_what_comes_of_statements() -> None:
-    talk = [*exchange("Hello."), *many(60, "Who sang song number {}?", "Oh. " * 30)]
-    assert sum(map(len, digest(*talk, room=1000))) < 700
-
-
 def test_statement_outlives_the_first_questions() -> None:
     talk = [*exchange("Hello."), *exchange("Which moon of Saturn has geysers, of all moons that we know?", "Oh. " * 30)]
     talk += exchange("No geysers for me, of whatever moon of Saturn.", "I see.") + many(9, "Who sang {}?", "Oh. " * 30)
@@ -203,7 +198,12 @@ def test_code_or_quotation_in_any_script_makes_an_answer_settled(code: str) -> N
 
 
 @pytest.mark.parametrize(
-    "rule", ["The demo must be ready on 9 October. No pressure, right?", "Ich esse keine Nüsse. Was gibt es heute?"]
+    "rule",
+    [
+        "The demo must be ready on 9 October. No pressure, right?",
+        "Ich esse keine Nüsse. Was gibt es heute?",
+        "Never touch account acct_991. And now?",
+    ],
 )
 def test_statement_with_a_short_question_behind_it_outlives_questions(rule: str) -> None:
     talk = many(5, "Hello, this is part {} of it all.")

@@ -172,7 +172,7 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     heads = [place for place in full if place in above or _HEADING.match(lines[place].text[:200])]
     if 2 * len(heads) < len(full):
         yield 0.6, sorted(heads, key=lambda at: lines[at].depth)
-    yield 0.3, _spread([place for place in full if place and lines[place - 1].is_blank])
+    yield 0.3, _spread([at for at in full if at and lines[at - 1].is_blank and _WORD.search(lines[at].text)])
     yield 0.9, _dense(lines, full)
     yield 1, full
 

@@ -705,8 +705,8 @@ class ServerSettings(Base):
     """Reload this file, and files that it names, when they change. Otherwise only on SIGHUP or `POST /admin/reload`."""
 
     warm: bool = False
-    """Run each chain over a long conversation before `/readyz` says ready, else over a short one. It takes a second or
-    two, with a large embedding model some ten."""
+    """Run each chain over a long conversation before `/readyz` says ready; else Penstock's own policies run over a
+    short one. It takes a second or two, with a large embedding model some ten."""
 
     stuck_after: Seconds = 60.0
     """Seconds after which a worker thread that is busy with one job counts as stuck, and `/healthz` is a 503."""

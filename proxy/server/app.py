@@ -39,6 +39,7 @@ from proxy.http.client import tls
 from proxy.http.headers import Headers, request_id
 from proxy.llm.judge import UpstreamJudge
 from proxy.models import Models
+from proxy.policy import Policy
 from proxy.server.admin import Admin
 from proxy.server.api.chat import WIRES, Api
 from proxy.server.api.compress import Sidecar
@@ -233,7 +234,10 @@ class App:
         await services.tokens.warm(encodings)
         if any(settings.chains.values()):
             await asyncio.to_thread(arrays.numpy)
-        chains, is_warm = [chain for chain in settings.chains.values() if chain], settings.server.warm
+        is_warm = settings.server.warm
+        # policies of others may ask servers or count requests: unasked, they do not run
+        runs = [[each for each in chain if is_warm or _is_own(each[1])] for chain in settings.chains.values()]
+        chains = [chain for chain in runs if chain]
         needs_embedding = is_warm and any("embedding" in step.needs for chain in chains for _, step in chain)
         embedding = services.embedding if needs_embedding else None
         model = profile(encoding=min(encodings, default="chars"))
@@ -315,6 +319,10 @@ class App:
 _WHO = Identity("rehearsal")
 _WAIT = 30.0
 """Seconds that the vectors of small talk may take."""
+
+
+def _is_own(policy: Policy) -> bool:
+    return type(policy).__module__.startswith("policies.")
 
 
 async def rehearse(

@@ -19,7 +19,7 @@ import orjson
 from proxy.chat import ChatRequest, Fields, Item, Message, Tool, encode, listed
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.folds import Folds
-from proxy.chat.splice import FIELDS, ITEMS, Member, members, readable
+from proxy.chat.splice import FIELDS, GAP, ITEMS, Member, members, readable
 from proxy.text import arrays
 
 _INVALID = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
@@ -65,7 +65,7 @@ class ParsedList(Generic[Item]):
     known of each, and only what is new is parsed. Where no step reads the list, only its places are known.
     """
 
-    __slots__ = ("_ends", "_pieces", "_text", "absent", "folds", "items", "start", "values")
+    __slots__ = ("_ends", "_pieces", "_text", "absent", "fields", "folds", "items", "start", "values")
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class ParsedList(Generic[Item]):
         """Bytes that the text was searched for in vain."""
         self.values = 0
         """The most values that the text holds, if it is large."""
+        self.fields: Mapping[str, bytes] = {}
+        """The fields of the body whose text it is, without its own items; empty where they are not known."""
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -96,7 +98,8 @@ class ParsedList(Generic[Item]):
     @property
     def size(self) -> int:
         """The bytes of memory that it takes at most, with what steps derive from its items: as measured."""
-        return len(self._text) * (1 + self.is_parsed) + 2500 * len(self.items)
+        beside = sum(map(len, self.fields.values()))
+        return len(self._text) * (1 + self.is_parsed) + 2500 * len(self.items) + beside
 
     @property
     def pieces(self) -> int:
@@ -109,7 +112,7 @@ class ParsedList(Generic[Item]):
     def start_of(self, text: bytes) -> "ParsedList[Item]":
         """Return what another text begins with: the same bytes, up to the first items of the list."""
         own = memoryview(self._text)
-        if text.startswith(own[: self._end]):
+        if text is self._text or text.startswith(own[: self._end]):
             return self._first(len(self), text)
         low, high = 0, len(self) - 1  # the last item is another one
         while low < high:
@@ -130,19 +133,32 @@ class ParsedList(Generic[Item]):
         found = _NEXT.match(self._text, self._end)
         return self._end if found is None else found.end()
 
+    def change_in(self, text: bytes, begun: "ParsedList[Item]") -> bytes | None:
+        """Return the list of what is new in a body that begins with `begun` and ends as this one; None for another."""
+        behind = memoryview(self._text)[self._end :]
+        rest, end = begun.rest, len(text) - len(behind)
+        if not self.fields or bytes(behind[:1]) != b"]" or rest > end or not text.endswith(behind):
+            return None
+        new = b"[%b]" % text[rest:end]
+        try:
+            ITEMS.decode(new)
+        except _INVALID:
+            return None
+        return new
+
     def with_rest(self, raws: Sequence[bytes], items: Sequence[Item] = ()) -> "ParsedList[Item]":
         """Return the list with the items behind these, as their bytes and as what was parsed of them."""
         if not raws:
             return self
         more, end = [], self._end
         for raw in raws:
-            end = self._text.index(raw, end) + len(raw)
+            end = GAP.match(self._text, end).end() + len(raw)  # type: ignore[union-attr]
             more.append(end)
         pieces = accumulate(map(_pieces, items), initial=self.pieces)
         next(pieces)
         ends, parsed, counts = self._ends + array("q", more), (*self.items, *items), self._pieces + array("q", pieces)
         made = ParsedList(self._text, self.start, ends, parsed, counts, self.folds, self.absent)
-        made.values = self.values
+        made.values, made.fields = self.values, self.fields
         return made
 
 
@@ -175,34 +191,49 @@ class Body:
         self.raw = self._read = raw
         self.earlier = earlier
         self._begun: ParsedList[Any] | None = None
-        """The items of the conversation's list that an earlier body has, too: `_read` is without them."""
+        """The items of the conversation's list that an earlier body has, too: `_read` is what else is read."""
         self._absent: Set[bytes] = frozenset()
         """Bytes that do not stand in these items."""
         opening = None if earlier is None or len(raw) < _SHORT else _opening(self.wire, raw, raw.find(b'"user"'))
-        if earlier is not None and opening is not None and (known := earlier.get(opening)) is not None:
-            self._resume(known)
+        known = None if earlier is None or opening is None else earlier.get(opening)
+        fields = None if known is None else self._resume(known)
         values = self._check_size()
-        try:
-            self._fields = FIELDS.decode(self._read)
-        except _INVALID:
-            self._begun, self._read = None, readable(raw)
-            try:
-                self._fields = FIELDS.decode(self._read)
-            except _INVALID as error:
-                raise BadRequest(f"the body is not valid JSON: {_reason(error, raw)}", code="invalid_json") from None
-        check_fields(self._fields)
-        if len({*map(str.casefold, self._fields)}) < len(self._fields) or self._names_twice():
-            raise BadRequest("the body names a field twice", code="invalid_json")
+        self._fields: Mapping[str, Any] = self._decoded() if fields is None else fields
         self._opening = opening
         if opening is not None:
             self._keep(values)
 
-    def _resume(self, known: ParsedList[Any]) -> None:
-        """Read no more than what is new, where the body begins as an earlier one does."""
+    def _resume(self, known: ParsedList[Any]) -> Mapping[str, bytes] | None:
+        """Read no more than what is new, where the body begins as an earlier one does.
+
+        Return its fields, with the new items alone, where it also ends as that one does: then they are that one's.
+        """
         begun = known.start_of(self.raw)
-        if begun:
-            self._begun, self._absent, begun.values = begun, known.absent, known.values
+        if not begun:
+            return None
+        self._begun, self._absent, begun.values = begun, known.absent, known.values
+        new = known.change_in(self.raw, begun)
+        if new is None:
             self._read = self.raw[: begun.start + 1] + self.raw[begun.rest :]
+            return None
+        self._read, begun.fields = new, known.fields
+        return {**known.fields, self.conversation[0]: new}
+
+    def _decoded(self) -> Mapping[str, Any]:
+        """Return the fields. Raise `BadRequest` where the bytes are no JSON object or name one twice."""
+        try:
+            fields = FIELDS.decode(self._read)
+        except _INVALID:
+            self._begun, self._read = None, readable(self.raw)
+            try:
+                fields = FIELDS.decode(self._read)
+            except _INVALID as error:
+                told = f"the body is not valid JSON: {_reason(error, self.raw)}"
+                raise BadRequest(told, code="invalid_json") from None
+        check_fields(fields)
+        if len({*map(str.casefold, fields)}) < len(fields) or self._names_twice(fields):
+            raise BadRequest("the body names a field twice", code="invalid_json")
+        return fields
 
     def _check_size(self) -> int:
         """Return the most values that a large body holds. Raise `BadRequest` where these are too many."""
@@ -219,37 +250,38 @@ class Body:
                 return
             self._begun = ParsedList(self.raw, members(self.raw, self._fields)[name].start)
         self._begun.values = values
+        if not self._begun.fields:
+            self._begun.fields = {key: b"" if key == name else bytes(raw) for key, raw in self._fields.items()}
         if self.earlier is not None and self._opening is not None and not self._begun.items:
             placed = self._begun.with_rest(ITEMS.decode(self._fields[name]))
             self.earlier.put(self._opening, placed, placed.size)
 
-    def _names_twice(self) -> bool:
+    def _names_twice(self, fields: Mapping[str, Any]) -> bool:
         """Return whether a field comes twice; a decoder by itself keeps the last and says nothing.
 
         If each comes once, the body has no more bytes than its fields, where it is compact, and the same bytes, where
         it is written as Python's `json` does by default. Any other body is walked through.
         """
-        fields = self._fields
         length = sum(map(len, fields)) + sum([len(memoryview(value)) for value in fields.values()])
         if len(self._read) == length + 4 * len(fields) + 1:
             return False
-        if len(self._read) == length + 6 * len(fields) and self._is_plain():
+        if len(self._read) == length + 6 * len(fields) and self._is_plain(fields):
             return False
-        return self._members() is None
+        return self._members(fields) is None
 
-    def _is_plain(self) -> bool:
+    def _is_plain(self, fields: Mapping[str, Any]) -> bool:
         """Return whether the body is its fields, once each, as Python's `json` writes them; nothing of it is copied."""
         end = 0
-        for name, value in self._fields.items():
+        for name, value in fields.items():
             begin = b'%b"%b": ' % (b", " if end else b"{", name.encode())
             if not self._read.startswith(begin, end) or not self._read.startswith(value, end + len(begin)):
                 return False
             end += len(begin) + len(memoryview(value))
         return True
 
-    def _members(self) -> dict[str, Member] | None:
+    def _members(self, fields: Mapping[str, Any]) -> dict[str, Member] | None:
         try:
-            return members(self._read, self._fields)
+            return members(self._read, fields)
         except ValueError:
             return None
 
@@ -315,7 +347,7 @@ class Body:
     def encoded(self, changes: Mapping[str, Any]) -> bytes:
         """Return the body with some top-level fields set, all others as the client sent them."""
         fields = {key: self.raw_of(key) for key in self._fields}
-        if self._read is not self.raw and not self._begun and (own := self._members()):
+        if self._read is not self.raw and not self._begun and (own := self._members(self._fields)):
             fields = {key: self.raw[each.start : each.end] for key, each in own.items()}
         fields |= {key: encode(value) for key, value in changes.items()}
         return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
@@ -342,8 +374,8 @@ class Body:
         rest = bytes(self._fields[name])
         if not begun.is_parsed:
             values, rest = begun.values, self.raw_of(name)
-            begun = ParsedList(self.raw, begun.start, absent=begun.absent)
-            begun.values = values
+            fields, begun = begun.fields, ParsedList(self.raw, begun.start, absent=begun.absent)
+            begun.values, begun.fields = values, fields
         items = _with_parsed(begun, name, rest, kind, check, most)
         self.earlier.put(self._opening, items, items.size)
         return items

@@ -16,7 +16,7 @@ ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
 BREAK = re.compile(rb"\s*,?")
 """White space and a comma behind a member or an item."""
-_GAP = re.compile(rb"[\s,]*")
+GAP = re.compile(rb"[\s,]*")
 """White space and commas between the items of a list."""
 _SURROGATE = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -120,7 +120,7 @@ def with_items(raw: bytes, before: Sequence[bytes], after: Sequence[bytes]) -> b
             return b"[%b]" % comma.join(after)
     pieces, position, end = list[bytes](), 0, raw.index(b"[") + 1
     for old, new in zip(before, after, strict=True):
-        at = _GAP.match(raw, end).end()  # type: ignore[union-attr]
+        at = GAP.match(raw, end).end()  # type: ignore[union-attr]
         if not raw.startswith(old, at):  # a search would read each item first
             raise ValueError("the list has other items")
         pieces += (raw[position:at], new)

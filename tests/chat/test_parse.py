@@ -376,6 +376,11 @@ def test_new_messages_are_checked_with_the_earlier_ones() -> None:
         b"]}}",
         b'], "model": "n"}',
         b",\xff]}",
+        b',{"role":"user","content":"c"} ]}',
+        b',{"role":"user"}], "tools": []}',
+        b',{"role":"user"}], "a": [{"role":"user"}]}',
+        b',{"role":"user"}] ]}',
+        b',{"role":"user"},]}',
     ],
 )
 def test_what_follows_a_known_beginning_is_refused_or_read_as_in_a_new_body(end: bytes) -> None:

@@ -1,9 +1,10 @@
-"""The Dockerfile, what it leaves out, and compose.yaml. `.ci/image` builds the image and runs it; this is what is quick."""
+"""The Dockerfile, what it leaves out, compose.yaml, what is pinned, and what a release says of itself."""
 
 import asyncio
 import json
 import os
 import re
+import runpy
 import shutil
 import stat
 import subprocess
@@ -241,3 +242,102 @@ async def test_the_key_of_compose_lets_clients_in_and_nothing_else_does(tmp_path
         another = new_key("keys", "new", "ann")
         await servers.until(lambda: status(another), lambda found: found == 200)
         assert await status(key) == 200
+
+
+NEEDED = runpy.run_path(str(ROOT / ".ci/needed.py"))
+ADVISORIES = runpy.run_path(str(ROOT / ".ci/advisories.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+HASHED = NEEDED["pinned"]((ROOT / "constraints.hashes.txt").read_text())
+PINS = ADVISORIES["pins"]((ROOT / "constraints.txt").read_text())
+
+WITHOUT = {"helm-sdkpy"}
+"""The Makefile installs it beside the rest, for the tests of the chart; it is in no image."""
+
+
+def test_what_is_pinned_has_hashes_of_the_same_version() -> None:
+    pins = {f"{name}=={version}" for name, version in PINS.items() if name not in WITHOUT}
+    assert pins - HASHED.keys() == set(), "run `make hashes`"
+    # what has hashes only is for other systems, or for torch's build for CUDA
+    assert {pin.partition("==")[0] for pin in HASHED.keys() - pins} & PINS.keys() == set()
+
+
+def test_every_entry_has_hashes() -> None:
+    text = (ROOT / "constraints.hashes.txt").read_text()
+    assert len(HASHED) == len(re.findall(r"^\w", text, re.MULTILINE))
+    for entry in HASHED.values():
+        assert re.fullmatch(r"[^\n]+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\\n)?)+", entry), entry
+
+
+def test_an_extra_needs_what_the_extras_in_it_need() -> None:
+    requirements = NEEDED["requirements"]
+    assert list(requirements(PROJECT, "")) == PROJECT["dependencies"]
+    assert list(requirements(PROJECT, "redis,vector")) == ["redis>=8,<9", "qdrant-client>=1.12,<2"]
+    extras = PROJECT["optional-dependencies"]
+    parts = re.findall(r"[a-z]+", extras["all"][0].partition("[")[2])
+    assert set(requirements(PROJECT, "all")) == {need for name in parts for need in extras[name]}
+    with pytest.raises(KeyError):
+        list(requirements(PROJECT, "everything"))
+
+
+def test_what_all_needs_directly_has_hashes() -> None:
+    names = {pin.partition("==")[0] for pin in HASHED}
+    for need in [*PROJECT["dependencies"], *NEEDED["requirements"](PROJECT, "all")]:
+        name = re.match(r"[\w.-]+", need)
+        assert name is not None
+        assert name[0] in names
+
+
+def test_advisories_concern_the_versions_that_they_name() -> None:
+    database = {
+        "Some.Package": [
+            {"specs": ["<1.2", ">=2.0,<2.3"], "cve": "CVE-1", "id": "a", "advisory": "one\ntwo"},
+            {"specs": ["<0.5"], "cve": None, "id": "b", "advisory": "three"},
+        ],
+        "other": [{"specs": [">=0"], "cve": None, "id": "c", "advisory": "four"}],
+    }
+
+    def found(version: str) -> list[str]:
+        return list(ADVISORIES["concerning"]({"some-package": version}, database))
+
+    assert found("2.2") == ["Some.Package 2.2: CVE-1: one two"]
+    assert len(found("0.4")) == 2
+    assert found("0.4")[1] == "Some.Package 0.4: b: three"
+    assert found("1.2") == found("2.3") == []
+    assert len(found("2.0rc1")) == 0
+    assert len(found("2.1rc1")) == 1
+
+
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+
+
+def test_the_chart_and_the_changelog_are_of_the_version() -> None:
+    chart = yaml.safe_load((ROOT / "helm/penstock/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == proxy.__version__
+    released = [each for each in re.findall(r"^## (\S+)", CHANGELOG, re.MULTILINE) if each != "Unreleased"]
+    assert not released or released[0] == proxy.__version__
+
+
+@pytest.mark.parametrize(("tag", "fault"), [
+    ("v99.0.0", "the tag is v99.0.0"),
+    (f"v{proxy.__version__}", f"CHANGELOG.md has no section ## {proxy.__version__}"),
+])  # fmt: skip
+def test_no_release_is_built_of_a_tag_that_does_not_agree(tag: str, fault: str) -> None:
+    if f"## {proxy.__version__}" in CHANGELOG and tag != "v99.0.0":
+        pytest.skip("the changelog has this version")
+    done = subprocess.run([ROOT / ".ci/release"], env={**os.environ, "TAG": tag}, capture_output=True, text=True)
+    assert (done.returncode, fault in done.stderr) == (1, True)
+
+
+def test_the_shipped_configuration_is_the_one_of_the_checkout() -> None:
+    shipped = ROOT / "proxy/data/config.yaml"
+    assert shipped.is_symlink()
+    assert shipped.resolve() == ROOT / "config.yaml"
+
+
+def test_each_job_of_a_release_has_only_the_rights_that_it_needs() -> None:
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    rights = {name: job["permissions"] for name, job in WORKFLOW["jobs"].items()}
+    assert rights["pypi"] == {"id-token": "write"}  # a trusted publisher: no token of PyPI is stored
+    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text()
+    assert {name for name, each in rights.items() if each.get("contents") == "write"} == {"github"}

@@ -307,3 +307,18 @@ class TestNewPolicy:
         assert main(["new-policy", "acme.cut"]) == 1
         assert "acme/test_cut.py exists already" in capsys.readouterr().err
         assert not (tmp_path / "acme" / "cut.py").exists()
+
+
+@pytest.mark.parametrize("wrong", [
+    "serve --port 99999", "serve --port=-1", "serve --workers 0", "serve --workers=-1",
+    "ext-proc --listen 127.0.0.1:99999", "ext-proc --to bad", "ext-proc --to http://",
+])  # fmt: skip
+def test_an_argument_out_of_range_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(wrong.split())
+    assert wrong.split()[1].partition("=")[0] in capsys.readouterr().err
+
+
+def test_a_pattern_to_remove_needs_a_file_to_save(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--redact", "sk-.*"]) != 0
+    assert "--save" in capsys.readouterr().err

@@ -1,13 +1,190 @@
+"""What messages stem from and carry: passages, attachments, reasoning, and what left."""
+
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Message, provenance
+from proxy.chat.attachments import attachments, label
 from proxy.chat.folds import Folds
-from proxy.chat.provenance import identities, of_client, standing
+from proxy.chat.passages import WHOLE, passages
+from proxy.chat.provenance import departed, identities, of_client, standing
+from proxy.chat.reasoning import is_signed, may_be_signed, signed_places, without_reasoning
 from proxy.testing import chat
+
+ADDRESS = "https://x.test/plans/floor.png?v=2"
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"type": "image_url", "image_url": {"url": ADDRESS}}, "[image floor.png]"),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}, "[image]"),
+        ({"type": "input_image", "image_url": ADDRESS}, "[image floor.png]"),
+        ({"type": "image", "source": {"type": "url", "url": ADDRESS}}, "[image floor.png]"),
+        ({"type": "input_file", "file_url": "https://x.test/a.pdf"}, "[file a.pdf]"),
+        ({"type": "document", "title": "Lease", "source": {"type": "file", "file_id": "file_1"}}, "[document Lease]"),
+        ({"type": "file", "file": {"file_id": "file-1"}}, "[file file-1]"),
+        ({"type": "input_file", "file_id": "file-1", "filename": "b.pdf"}, "[file b.pdf]"),
+    ],
+)
+def test_a_label_names_an_attachment_on_each_wire(part: dict[str, Any], named: str) -> None:
+    assert label(part) == named
+
+
+@pytest.mark.parametrize(("role", "count"), [("user", 3), ("tool", 1), ("assistant", 0), ("opaque", 0)])
+def test_parts_that_may_stand_nowhere_else_are_no_attachments(role: str, count: int) -> None:
+    kinds = ("text", "image", "tool_reference", "server_tool_use")
+    parts = [{"type": kind, **({"text": "x"} if kind == "text" else {})} for kind in kinds]
+    assert len(attachments(Message({"role": role, "content": parts}))) == count
+
+
+def left(incoming: str, request: str) -> str:
+    """What left, where both share the messages that read alike."""
+    before = chat(incoming)
+    by_word = dict(zip(incoming.split(), before.messages, strict=True))
+    after = [by_word[word] for word in request.split()]
+    return " ".join(incoming.split()[place] for place in departed(before, before.with_messages(after)))
+
+
+@pytest.mark.parametrize(
+    ("incoming", "request_", "expected"),
+    [
+        ("s u1 a1 u2", "s u1 a1 u2", ""),
+        ("s u1 a1 u2 a2 u3", "s u2 a2 u3", "u1 a1"),
+        ("s u1 aA! tA a1 u2", "s u2", "u1 aA! tA a1"),
+        ("s u1 a1 u2 aB! tB", "s u2", "u1 a1"),
+        ("s1 s2 u1 a1 u2", "u2", "u1 a1"),
+    ],
+    ids=["nothing", "the oldest", "with a call", "not what is behind the question", "no system message"],
+)
+def test_what_left(incoming: str, request_: str, expected: str) -> None:
+    assert left(incoming, request_) == expected
+
+
+def test_a_shorter_result_has_left_and_its_call_has_not() -> None:
+    incoming = chat("u1 aA! tA a1 u2")
+    call = incoming.messages[1].with_changes(content="shorter")
+    kept = [incoming.messages[0], call, incoming.messages[2].with_changes(content="..."), *incoming.messages[3:]]
+    assert departed(incoming, incoming.with_messages(kept)) == [2]
+
+
+def test_an_earlier_call_of_the_same_id_has_left_and_one_that_stands_word_for_word_has_not() -> None:
+    incoming = chat("u1 aA! tA a1 u2 aA! tA a2 u3")
+    kept = list(incoming.messages[4:])
+    assert departed(incoming, incoming.with_messages(kept)) == [0, 3]
+    kept[1] = kept[1].with_changes(content="thinking")
+    assert departed(incoming, incoming.with_messages(kept)) == [0, 1, 3]
+
+
+def test_a_message_that_was_read_again_from_the_same_bytes_has_not_left() -> None:
+    incoming = chat("u1 a1 u2")
+    again = [Message(dict(message)) for message in incoming.messages]
+    assert departed(incoming, incoming.with_messages(again)) == []
+    assert departed(ChatRequest("m", ()), ChatRequest("m", ())) == []
+
+
+TEXTS = st.lists(st.sampled_from(["word ", "A sentence ends. ", "\n", "\n\n", "# Title\n", "x" * 900, "é" * 50])).map(
+    "".join
+)
+
+
+def parts(text: str) -> list[str]:
+    return [part.of(text) for part in passages(text)]
+
+
+@given(TEXTS)
+def test_passages_are_slices_in_order_and_leave_out_white_space_only(text: str) -> None:
+    found = passages(text)
+    assert all(one.end <= two.start for one, two in pairwise(found))
+    assert "".join("".join(parts(text)).split()) == "".join(text.split())
+    assert all(part == part.strip() and part for part in parts(text))
+
+
+@given(TEXTS)
+def test_no_passage_is_too_long(text: str) -> None:
+    assert all(len(part) <= 2400 for part in parts(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("  short  ", ["short"]),
+        ("a" * WHOLE, ["a" * WHOLE]),
+        ("b" * 1300 + "\n\n" + "c" * 500, ["b" * 1300, "c" * 500]),
+        ("\n\n".join("d" * 250 for _ in range(6)), ["d" * 250 + "\n\n" + "d" * 250] * 3),
+    ],
+)
+def test_paragraphs_are_joined_while_they_are_short(text: str, expected: list[str]) -> None:
+    assert parts(text) == expected
+
+
+def test_a_long_paragraph_is_cut_between_sentences() -> None:
+    text = "This sentence has forty characters here. " * 100
+    found = parts(text)
+    assert all(part.endswith(".") and part.startswith("This") for part in found)
+    assert [len(part) for part in found] == [614] * 5 + [1024], "the end is no longer than two others"
+
+
+def test_a_long_paragraph_without_spaces_is_cut_between_sentences() -> None:
+    assert all(part.endswith("。") for part in parts("札幌の天気は晴れです。" * 400))
+
+
+THINKING = {"type": "thinking", "thinking": "Veamos.", "signature": "s1g"}
+TEXT = {"type": "text", "text": "¡Hola!"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "bare"),
+    [
+        ({"thinking_blocks": [THINKING], "reasoning_content": "Veamos."}, {"content": "¡Hola!"}),
+        ({"thinking_blocks": [{**THINKING, "thinking": ""}]}, {"content": "¡Hola!"}),
+        ({"thinking_blocks": [{"type": "redacted_thinking", "data": "x"}]}, {"content": "¡Hola!"}),
+        ({"reasoning_details": [{"type": "reasoning.text", "text": "t", "signature": "s"}]}, {"content": "¡Hola!"}),
+        ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}, {"content": "¡Hola!"}),
+        ({"reasoning_items": [{"type": "reasoning", "encrypted_content": "x"}]}, {"content": "¡Hola!"}),
+        ({"reasoning": {"type": "reasoning", "encrypted_content": "x"}}, {"content": "¡Hola!"}),
+        ({"encrypted_content": "x"}, {"content": "¡Hola!"}),
+        ({"content": [THINKING, TEXT]}, {"content": [TEXT]}),
+        ({"content": [{"type": "redacted_thinking", "data": "x"}, TEXT]}, {"content": [TEXT]}),
+    ],
+)
+def test_signed_reasoning_is_found_and_leaves(fields: dict[str, Any], bare: dict[str, Any]) -> None:
+    message = Message({"role": "assistant", "content": "¡Hola!", **fields})
+    assert is_signed(message)
+    assert may_be_signed(message.raw)
+    assert without_reasoning(message) == {"role": "assistant", **bare}
+    assert without_reasoning(message).made_of is not None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"reasoning_content": "Let me see."},
+        {"reasoning": "Let me see."},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "no signature"}]},
+        {"thinking_blocks": None, "reasoning_details": "text", "content": None},
+        {"thinking_blocks": [{"type": {}}], "content": [{"type": []}]},
+        {"reasoning_details": [{"type": "reasoning.summary", "summary": "short"}]},
+    ],
+)
+def test_what_nobody_signed_stays(fields: dict[str, Any]) -> None:
+    message = Message({"role": "assistant", "content": "Hi!", **fields})
+    assert not is_signed(message)
+    assert without_reasoning(message) is message
+
+
+def test_only_answers_carry_it() -> None:
+    messages = [
+        Message({"role": role, "content": "x", "thinking_blocks": [THINKING]}) for role in ("user", "assistant")
+    ]
+    assert signed_places(ChatRequest("m", tuple(messages))) == (1,)
 
 
 def request(messages: Sequence[Message]) -> ChatRequest:

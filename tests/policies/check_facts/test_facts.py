@@ -1,4 +1,4 @@
-"""Statements beside trusted facts: what contradicts them, what agrees, and what neither of them says anything about."""
+"""Facts: read from a file, trusted as memories, contradicted or not in everyday words."""
 
 import json
 import re
@@ -7,7 +7,92 @@ from pathlib import Path
 import orjson
 import pytest
 
-from policies.check_facts.trusted import Fact, Trusted
+from policies.check_facts.trusted import Fact, Trusted, read_facts
+
+
+def written(directory: Path, text: str | bytes) -> Path:
+    path = directory / "facts.txt"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def test_sentences_and_json_with_comments_between(tmp_path: Path) -> None:
+    peru = '{"subject": "Peru", "relation": "capital", "object": "Lima", "lang": "en"}'
+    ada = '{"text": "Ada was born in 1815.", "subject": null, "id": 7}'
+    assert read_facts(written(tmp_path, f"# towns\n\nLyon is a city in France.\n{peru}\n{ada}\n")) == (
+        Fact("Lyon is a city in France."),
+        Fact("Peru: capital: Lima", "Peru", "capital", "Lima", "en"),
+        Fact("Ada was born in 1815."),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("one\n{broken\n", "line 2 of the file of facts begins like JSON"),
+        ('{"text": 5}\n', "line 1 of the file of facts: text, subject"),
+        ('\n\n{"subject": "Peru"}\n', "line 3 of the file of facts needs a text"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_an_error_names_the_line_and_not_what_stands_in_it(tmp_path: Path, text: str | bytes, told: str) -> None:
+    with pytest.raises(ValueError, match=told) as caught:
+        read_facts(written(tmp_path, text))
+    assert "broken" not in str(caught.value)
+    assert str(tmp_path) not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        read_facts(tmp_path / "none.txt")
+    with (tmp_path / "large.txt").open("wb") as file:
+        file.truncate(33 * 2**20)
+    with pytest.raises(ValueError, match="larger than 32 MiB"):
+        read_facts(tmp_path / "large.txt")
+
+
+def read(name: str) -> list[str]:
+    return (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+LINES = read("everyday")
+
+
+def marked(mark: str, lines: list[str] = LINES) -> list[tuple[str, str]]:
+    """The statements with a mark, each with the fact above it."""
+    pairs: list[tuple[str, str]] = []
+    fact = ""
+    for line in lines:
+        fact = fact if line.startswith(("  ", "#")) else line
+        pairs += [(line[4:], fact)] if line.startswith(f"  {mark} ") else []
+    return pairs
+
+
+@pytest.mark.parametrize(("said", "fact"), marked("-"))
+def test_contradicted_returns_the_fact_of_a_false_statement(said: str, fact: str) -> None:
+    assert [found.fact for found in Trusted([Fact(fact)]).contradicted(said)] == [fact]
+
+
+@pytest.mark.parametrize(("said", "fact"), marked("+"))
+def test_contradicted_returns_nothing_for_other_statements(said: str, fact: str) -> None:
+    assert Trusted([Fact(fact)]).contradicted(said) == [], fact
+
+
+def test_contradicted_returns_nothing_for_the_facts_themselves() -> None:
+    facts = [Fact(line) for line in LINES if line and line[0] not in " #"]
+    trusted = Trusted(facts)
+    alone = {fact.text for fact in facts if Trusted([fact]).contradicted(fact.text)}
+    assert alone == set()
+    assert [fact.text for fact in facts if trusted.contradicted(fact.text)] == []
+
+
+def test_rules_find_most_of_unseen_statements_and_hardly_any_wrongly() -> None:
+    false, true = (marked(mark, read("unseen")) for mark in "-+")
+    hits, wrong = (sum(bool(Trusted([Fact(fact)]).contradicted(said)) for said, fact in each) for each in (false, true))
+    assert (len(false), len(true)) == (103, 157)
+    assert hits >= 77
+    assert wrong == 0
+
 
 _PARTS = re.split(
     r"^\[(.+)\]\n", (Path(__file__).parent / "together.txt").read_text(encoding="utf-8"), flags=re.MULTILINE

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 from proxy.compaction.identifiers import is_identifier
 from proxy.compaction.layout import joined, lay_out
@@ -32,6 +32,7 @@ _MORE, _AGAIN = 1.5, 1.1
 or else what fits. Each gap names the folders of its hits again."""
 _SAMPLE = 3000
 _INDENT = 24
+_RECORDS = 3
 _PARENTS = 12
 _WORD = re.compile(r"\w[\w./:@#$%-]+\w")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|=+\s\S|\[(?!… )[^\]]{1,60}\]\s*$|@@ |.{1,80}:\s*$")
@@ -137,20 +138,31 @@ class _Choice:
 def _parents(lines: Sequence[TextLine]) -> list[int | None]:
     """Return for each line the one that it stands under: the last heading or less indented line before it."""
     parents: list[int | None] = []
-    above: list[tuple[int, int]] = []
+    above: list[tuple[float, int]] = []
+    begins = _record_starts(lines)
     is_first = True
     for place, line in enumerate(lines):
         if line.is_blank:
             parents.append(None)
             is_first = True
             continue
-        level = _level(line, is_first=is_first)
+        level = _level(line, is_first=is_first) - (0.5 if is_first and kind_of(line) in begins else 0)
         is_first = False
         while above and above[-1][0] >= level:
             above.pop()
         parents.append(above[-1][1] if above else None)
         above.append((level, place))
     return parents
+
+
+def _record_starts(lines: Sequence[TextLine]) -> set[Kind]:
+    """Return the kinds of line with which records begin: most paragraphs of their depth do, and no heading is there."""
+    firsts = [line for before, line in pairwise((TextLine("", 0), *lines)) if before.is_blank and not line.is_blank]
+    if any(_level(line, is_first=True) < line.depth for line in firsts):
+        return set()
+    depths = Counter(line.depth for line in firsts)
+    kinds = Counter(map(kind_of, firsts))
+    return {kind for kind, count in kinds.items() if kind[1] and count >= _RECORDS and 2 * count > depths[kind[0]]}
 
 
 def _level(line: TextLine, *, is_first: bool) -> int:

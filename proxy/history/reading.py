@@ -78,10 +78,6 @@ _CODE_MEMBER = re.compile(
     r"(?:exit|(?:exit|return)_?(?:code|status)):-?[1-9]\d*$|(?:http_?)?status(?:_?code)?:[45]\d\d$", re.I
 )
 """A member with the code of an exit or of an HTTP answer that says so."""
-_EXIT = re.compile(r"(?i:\W*(?:[a-z]+ ){0,4}exit(?:ed)?(?: with)? (?:code|status):? )(\d+)\W*$")
-"""A line by which a tool says how a command ended."""
-_FAULT = re.compile(r'null|false|""|\[\]|\{\}|-?0|[123]\d\d')
-"""Values of these members in a result that is none of a failed call; those of HTTP below 400 among them."""
 _EXIT = re.compile(r"(?i:\W*(?:[a-z]+ ){0,4}exit(?:ed)?(?: with)?(?: code| status)?:? )(\d+)\W*$")
 """A line by which a tool says how a command ended."""
 _FAULT = re.compile(r"\W*(?i:traceback|error|exception|failed|failure|fatal)\b(?P<message>[^:]{0,80}:\s*+(?!0\b)\S)?")
@@ -326,8 +322,8 @@ def _call(call: Mapping[str, Any]) -> CallMade:
 def _failure(text: str) -> str:
     """Return what says in the outermost part of a result that its call failed. What stands within is content.
 
-    That is a member of a JSON object, the line with the code of an exit, the first line that is a message or all there
-    is, a verdict at the end, or the first line of a stack.
+    That is a member of a JSON object, the last line beside the code of an exit, the first line that is a message or all
+    there is, a verdict at the end, or the first line of a stack.
     """
     value = parsed(text) if len(text) <= _PARSED and text.lstrip()[:1] == "{" else None
     return _failed_member(value) if isinstance(value, Pairs) else _failed_line(text)
@@ -350,7 +346,8 @@ def _failed_line(text: str) -> str:
     verdict = next((line for line in lines[-_VERDICTS:] if _VERDICT.match(line)), "")
     for line in (*lines[:1], *lines[-1:]):
         if ended := _EXIT.match(line):
-            return (verdict or line) if int(ended[1]) else ""
+            last = next((each for each in reversed(lines) if each != line and _WORD.search(each)), line)
+            return (verdict or last) if int(ended[1]) else ""
     begins = _FAULT.match(lines[0]) if lines and len(text) <= _MESSAGE else None
     if begins and (begins["message"] or len(lines) == 1):
         return lines[0]

@@ -374,3 +374,16 @@ def test_what_has_room_stays_whole() -> None:
 def test_a_mere_sign_begins_no_paragraph_that_is_shown() -> None:
     text = "\n".join(f" the word {NAMES[n]} of part {n}, as it was\n\n-\n-the sign of {NAMES[n]}" for n in range(60))
     assert "]\n-\n[… " not in form(text)
+
+
+def test_a_line_of_a_record_brings_the_line_that_the_record_begins_with() -> None:
+    log = "\n\n".join(
+        f"commit {n * 7919:040x}\nAuthor: A B <ab@example.org>\nDate:   Mon Nov 30 15:{n:02}:20 2026 +0000\n\n"
+        f"    Change number {n} and say at some length why it was needed, so that it takes a line"
+        for n in range(60)
+    )
+    lines = kept(log)
+    for place, line in enumerate(lines):
+        if line.startswith("Date:"):
+            before = next(each for each in reversed(lines[:place]) if not each.startswith(("[…", "Author:")))
+            assert before.startswith("commit ")

@@ -158,9 +158,7 @@ async def test_what_the_model_has_read_stays_byte_for_byte_until_the_next_cut(ad
 
 @FEW
 @given(added=turns(huge=True, most=8), more=turns(huge=True, most=8), at=st.integers(0, 10**6))
-async def test_branches_do_not_disturb_each_other(
-    added: list[list[Message]], more: list[list[Message]], at: int
-) -> None:
+async def test_branches_disturb_no_other(added: list[list[Message]], more: list[list[Message]], at: int) -> None:
     proxy = Proxy(LAYOUT)
     trunk = requests(added)
     fork = trunk[at % len(trunk)]

@@ -70,17 +70,13 @@ def test_without_a_cache_every_removal_pays() -> None:
     pytest.param(FIVE_MINUTES, 1_000, 600, 100, False, id="the long one is cached before the short one"),
     pytest.param(UNCACHED, 40_000, 39_000, 0, True, id="without a cache less is less"),
 ])  # fmt: skip
-def test_two_forms_of_a_conversation(
-    rules: CacheRules, full: int, short: int, growth: int, shorter_is_cheaper: bool
-) -> None:
+def test_two_forms(rules: CacheRules, full: int, short: int, growth: int, shorter_is_cheaper: bool) -> None:
     kept, cut = cost_ahead(rules, full, full, 8, growth), cost_ahead(rules, 100, short, 8, growth)
     assert (cut < kept) is shorter_is_cheaper
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000), st.integers(1, 40), st.integers(0, 900))
-def test_above_the_minimum_the_requests_ahead_agree_with_the_turns_to_pay(
-    removed: int, rewritten: int, turns: int, growth: int
-) -> None:
+def test_requests_ahead_agree_with_the_turns_to_pay(removed: int, rewritten: int, turns: int, growth: int) -> None:
     head, full = 2000, 2000 + removed + rewritten
     kept = cost_ahead(FIVE_MINUTES, full, full, turns, growth)
     cut = cost_ahead(FIVE_MINUTES, head, head + rewritten, turns, growth)

@@ -121,9 +121,7 @@ async def test_no_step_fails_on_odd_tool_loops(parts: list[list[Message]], windo
 
 @pytest.mark.parametrize("orphans", [["x"], ["x", "y"], ["x", "y", "z"], ["x", "x"]])
 @pytest.mark.parametrize("before", [[], [calls("c"), result("one", "c")]], ids=["behind words", "behind a result"])
-async def test_results_that_nobody_has_read_stay_though_their_calls_are_gone(
-    orphans: list[str], before: list[Message]
-) -> None:
+async def test_unread_results_stay_though_their_calls_are_gone(orphans: list[str], before: list[Message]) -> None:
     talk = [user("word " * 300), assistant("Well."), *before, *(result("word " * 400 + each, each) for each in orphans)]
     request = chat("", tools=[tool()]).with_messages(talk)
 

@@ -122,9 +122,7 @@ async def test_a_request_that_the_server_has_read_is_sent_again_only_where_it_is
 
 
 @pytest.mark.parametrize("counts", ["not at all", "nothing"])
-async def test_where_the_system_does_not_count_bytes_no_request_is_sent_twice(
-    counts: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_no_bytes_are_counted_nothing_is_sent_twice(counts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if counts == "nothing":  # as in some sandboxes
         monkeypatch.setattr(socket, "TCP_INFO", socket.TCP_KEEPIDLE)
     else:
@@ -146,9 +144,7 @@ async def test_where_the_system_does_not_count_bytes_no_request_is_sent_twice(
 
 
 @pytest.mark.parametrize("size", [1, 20_000])
-async def test_a_reused_connection_that_dies_before_the_server_gets_a_byte_is_tried_once_more(
-    monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
+async def test_a_reused_connection_that_dies_unread_is_tried_again(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     got: list[bytes] = []
     closing, closed = asyncio.Event(), asyncio.Event()
 

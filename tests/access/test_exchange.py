@@ -276,9 +276,7 @@ async def test_watch_passes_on_timeouts() -> None:
 
 
 @pytest.mark.parametrize(("headers", "own"), [([], True), ([(b"openai-processing-ms", b"12000")], False)])
-async def test_an_answer_says_how_long_it_took_unless_the_upstream_does(
-    headers: list[tuple[bytes, bytes]], own: bool
-) -> None:
+async def test_an_answer_says_its_time_unless_the_upstream_does(headers: list[tuple[bytes, bytes]], own: bool) -> None:
     server = Server()
     await server.http.respond(200, headers, b"{}")
     (value,) = [value for name, value in server.sent[0]["headers"] if name == b"openai-processing-ms"]

@@ -69,9 +69,7 @@ def test_blocks_stand_in_front_of_the_messages_they_belong_to() -> None:
         (build(SUMMARY, "About.", ["1: I live in Madrid.", "-> Noted, in Spain."]), [("liv", "madrid")], True),
     ],
 )  # fmt: skip
-def test_a_message_states_the_users_own_words_or_a_blocks_content(
-    message: Message, terms: list[tuple[str, ...]], is_own: bool
-) -> None:
+def test_a_message_states_own_words_or_a_block(message: Message, terms: list[tuple[str, ...]], is_own: bool) -> None:
     found = stated(message)
     assert ([each.terms for each in found.statements], found.is_own) == (terms, is_own)
 

@@ -78,9 +78,7 @@ async def test_one_result_that_does_not_fit_is_made_to_fit(result: str) -> None:
         pytest.param([2] * 40, 0, 0.7, id="forty small ones"),
     ],
 )
-async def test_of_results_that_do_not_fit_together_the_largest_are_shortened(
-    sizes: Sequence[int], whole: int, least: float
-) -> None:
+async def test_of_results_that_do_not_fit_the_largest_shrink(sizes: Sequence[int], whole: int, least: float) -> None:
     ids = [f"c{n}" for n in range(len(sizes))]
     texts = (TEXT.replace("Paragraph", f"{call}, paragraph") for call in ids)
     contents = {f"t{call}": text[: size * 1000] for call, text, size in zip(ids, texts, sizes, strict=True)}

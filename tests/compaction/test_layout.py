@@ -192,9 +192,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(VALUES, st.sampled_from([None, 2]), st.booleans(), st.data())
-def test_white_space_goes_and_nothing_else(
-    value: object, indent: int | None, ascii_only: bool, data: st.DataObject
-) -> None:
+def test_white_space_goes_alone(value: object, indent: int | None, ascii_only: bool, data: st.DataObject) -> None:
     text = json.dumps({"a": value}, indent=indent, ensure_ascii=ascii_only)
     part = text[: data.draw(st.integers(text.index('"') + 1, len(text) - 1))]
     short = bare(part)

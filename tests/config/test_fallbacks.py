@@ -33,9 +33,7 @@ upstreams:
     ("ollama", "one", False),
     ("foreign", "foreign_too", False),
 ])  # fmt: skip
-def test_no_fallback_may_need_a_key_that_is_not_meant_for_it(
-    tmp_path: Path, field: str, one: str, other: str, holds: bool
-) -> None:
+def test_no_fallback_may_need_anothers_key(tmp_path: Path, field: str, one: str, other: str, holds: bool) -> None:
     text = f"{SERVERS}models:\n  - {{match: m, upstream: {one}, {field}}}\n  - {{match: to, upstream: {other}}}\n"
     if holds:
         assert loaded(tmp_path, text).settings.models[0].upstream == one

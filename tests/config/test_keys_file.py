@@ -32,9 +32,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "keys.yaml"
 
 
-def test_makes_a_file_for_its_owner_alone_and_prints_the_key_once(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_makes_a_file_for_its_owner_and_prints_the_key_once(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert new(file, "ann", "--tenant", "acme ${HOME} $$ é") == 0
     (key,) = re.findall(r"pk-[a-z2-7]{52}", capsys.readouterr().out)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -94,9 +92,7 @@ def test_what_cannot_be_added_is_one_line_and_changes_nothing(
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_name_that_is_there_is_left_if_only_missing_ones_are_wanted(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_is_left_if_only_missing_ones_are_wanted(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert new(file, "ann", "--if-missing") == 0
     assert "pk-" in capsys.readouterr().out
     before = file.read_bytes()

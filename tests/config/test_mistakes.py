@@ -45,9 +45,7 @@ from tests.config.files import BASE, ROOT, loaded, refusal
                  id="no default chain"),
     pytest.param("models: []", "config.yaml:6: models", "twice", id="a section twice"),
 ])  # fmt: skip
-def test_a_mistake_is_one_line_with_its_place_and_what_would_be_right(
-    tmp_path: Path, added: str, place: str, right: str
-) -> None:
+def test_a_mistake_has_its_place_and_what_would_be_right(tmp_path: Path, added: str, place: str, right: str) -> None:
     is_refused(tmp_path, BASE + added, place, right)
 
 

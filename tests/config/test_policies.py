@@ -127,9 +127,7 @@ def test_every_policy_that_comes_with_penstock_has_the_name_of_its_file() -> Non
     pytest.param("[G], open: [G]", "fallbacks: [open]", None, "", id="a fallback with a guard of its own"),
     pytest.param("[G], open: []", "larger: open", 5, "'open' may be asked instead, without", id="a larger model"),
 ])  # fmt: skip
-def test_a_guard_that_would_let_requests_pass_is_told_of(
-    tmp_path: Path, chains: str, more: str, line: int | None, told: str
-) -> None:
+def test_a_guard_that_lets_pass_is_told_of(tmp_path: Path, chains: str, more: str, line: int | None, told: str) -> None:
     entries = f'- {{match: open, upstream: echo, chain: open}}\n  - {{match: "*", upstream: echo, {more}}}'
     base = BASE.replace('- {match: "*", upstream: echo}', entries) if more else BASE
     chains = chains.replace("G", "tests.examples.redact_emails")

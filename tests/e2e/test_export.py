@@ -55,9 +55,7 @@ def conversations(lab: Lab) -> Conversations:
 
 
 @KINDS
-async def test_a_conversation_has_the_users_first_words_as_its_title(
-    conversations: Conversations, kind: type[Body]
-) -> None:
+async def test_the_users_first_words_are_the_title(conversations: Conversations, kind: type[Body]) -> None:
     await conversations.start(kind, one="  Why is\nthe printer " + "so slow " * 40)
     (listed,) = await conversations.listed()
     assert listed["title"] == ("Why is the printer " + "so slow " * 40)[:80]

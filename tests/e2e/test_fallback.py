@@ -232,9 +232,7 @@ async def test_a_stream_that_begins_with_a_failure_is_one(world: World, code: An
     (b'data: {"error": {"message": "The server had an error", "type": "server_error", "code": null}}\n\n', 500),
     (b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}\n\n', 529),
 ])  # fmt: skip
-async def test_a_failure_at_the_beginning_of_a_stream_may_come_in_pieces(
-    world: World, told: bytes, status: int
-) -> None:
+async def test_a_failure_that_begins_a_stream_may_come_in_pieces(world: World, told: bytes, status: int) -> None:
     async def in_pieces(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         await begin_stream(writer)
         for piece in (told[:20], told[20:50], told[50:], b""):

@@ -46,9 +46,7 @@ async def test_no_header_skips_it(client: Client, behind: Upstream, headers: dic
         pytest.param(json.dumps({"model": "guarded", "prompt": ADDRESS}).encode("utf-16"), id="in another encoding"),
     ],
 )
-async def test_an_upstream_that_may_choose_a_model_that_it_guards_gets_nothing(
-    client: Client, behind: Upstream, body: bytes
-) -> None:
+async def test_an_upstream_that_may_choose_a_model_gets_nothing(client: Client, behind: Upstream, body: bytes) -> None:
     json_body = {"content-type": "application/json"}
     assert (await client.send("POST", "/v1/completions", json_body, data=body)).refusal == (403, "guarded")
     assert behind.received == []

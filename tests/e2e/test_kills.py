@@ -52,9 +52,7 @@ async def workers(folder: Path, base: str, http: aiohttp.ClientSession) -> list[
     return found
 
 
-async def test_workers_that_get_no_time_stay_and_when_their_parent_is_killed_they_finish_and_give_the_port_back(
-    lab: Lab,
-) -> None:
+async def test_slow_workers_stay_and_when_their_parent_is_killed_they_give_the_port_back(lab: Lab) -> None:
     async def slowly(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         await killed.wait()
         await plainly(behind, received, writer)

@@ -96,9 +96,7 @@ async def test_a_head_proves_the_end_of_a_chain(path: Path, run: Run, change: st
     assert (code, faults.startswith("penstock: no entry has the hash ")) == (1, True)
 
 
-async def test_a_restarted_process_begins_a_new_chain_and_a_ledger_may_begin_late(
-    lab: Lab, path: Path, run: Run
-) -> None:
+async def test_a_restart_begins_a_new_chain_and_a_ledger_may_begin_late(lab: Lab, path: Path, run: Run) -> None:
     await recorded(lab)
     code, shown, _ = await run("verify", "--config", path)
     assert (code, len({line.split()[0] for line in shown.splitlines()[:-1]})) == (0, 4)

@@ -118,9 +118,7 @@ async def test_tools_are_searched_by_the_vendor(lab: Lab) -> None:
         assert (await ask(others))[0] == others
 
 
-async def test_responses_are_compacted_by_the_vendor_where_reasoning_is_signed_and_no_other_wire_has_edits(
-    lab: Lab,
-) -> None:
+async def test_responses_are_compacted_by_the_vendor_and_no_other_wire_has_edits(lab: Lab) -> None:
     base = await lab.start(CONFIG)
     lab.behind.respond = answering(json.dumps(RESPONSE).encode())
     signed = [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2ln"}]

@@ -119,9 +119,7 @@ async def test_the_client_has_again_what_the_model_never_saw(
 
 
 @PATHS
-async def test_each_request_begins_with_the_bytes_of_the_one_before(
-    client: Client, behind: Upstream, path: str
-) -> None:
+async def test_each_request_begins_with_the_one_before(client: Client, behind: Upstream, path: str) -> None:
     """The beginning that signed reasoning stands on was sent with placeholders, and stays so."""
     made, back = said(path, "Hello.", thought=True)
     behind.respond = answering(json.dumps(made).encode())

@@ -113,9 +113,7 @@ async def test_the_log_is_bounded(running: RedisProcess) -> None:
     await server.aclose()
 
 
-async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(
-    running: RedisProcess, lab: Lab
-) -> None:
+async def test_without_the_server_each_replica_tells_its_own(running: RedisProcess, lab: Lab) -> None:
     first, second = await replicas(lab, running, patience=2.0)
     await chat(first, "before")
     await told(second, "/v1/explain/before")

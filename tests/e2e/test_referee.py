@@ -111,9 +111,7 @@ async def test_another_proxy_stands_in_the_place_of_a_chain(lab: Lab, capsys: py
     assert re.search(changed, out)
 
 
-async def test_a_referee_needs_a_known_model_and_something_to_compare_with(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_referee_needs_a_model_and_something_to_compare(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert (await referee(lab, capsys))[0] == 1
     for wrong in (("--model", "unknown"), ("--most", "0"), ("--at-once", "0")):
         assert (await referee(lab, capsys, "--against", "careful", *wrong))[0] == 1

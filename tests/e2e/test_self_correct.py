@@ -55,9 +55,7 @@ async def test_an_answer_that_was_wrong_leaves_a_note(
     assert await sent(client, behind, "two") == NEXT
 
 
-async def test_a_stream_is_relayed_as_it_comes_and_looked_at_when_it_has_ended(
-    client: Client, behind: Upstream
-) -> None:
+async def test_a_stream_is_relayed_as_it_comes_and_looked_at_then(client: Client, behind: Upstream) -> None:
     go_on = asyncio.Event()
     call = {**calls("book:c")[0], "index": 0}
     deltas: list[tuple[Any, str | None]] = [({"role": "assistant", "tool_calls": [call]}, None), ({}, "tool_calls")]

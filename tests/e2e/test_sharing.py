@@ -32,9 +32,7 @@ async def listed(client: Client, names: dict[str, str]) -> list[Any]:
     return list((await client.get(PATH, names)).json["data"])
 
 
-async def test_the_next_request_of_the_receiver_has_it_and_all_later_ones_at_the_same_place(
-    client: Client, behind: Upstream
-) -> None:
+async def test_the_receivers_requests_have_it_from_then_on_at_one_place(client: Client, behind: Upstream) -> None:
     async with openai.AsyncOpenAI(base_url=f"{client.base}/v1", api_key="k", max_retries=0) as sdk:
 
         async def sent(messages: Any, names: dict[str, str]) -> list[Any]:

@@ -54,9 +54,7 @@ async def ready(client: Client) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_it_is_not_ready_before_it_can_count_and_serves_who_comes_anyway(
-    lab: Lab, loading: Loading, fails: bool
-) -> None:
+async def test_it_is_not_ready_before_it_can_count_but_serves(lab: Lab, loading: Loading, fails: bool) -> None:
     loading.error = fails
     client = await lab.client(CONFIG, chain=STEPS)
     assert await ready(client) == (503, "starting")
@@ -89,9 +87,7 @@ async def test_any_start_has_run_each_chain_over_a_short_request(lab: Lab, monke
     assert seen == [1]
 
 
-async def test_a_guard_that_hangs_holds_a_start_up_no_longer_than_its_timeout(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_guard_that_hangs_holds_a_start_up_for_its_timeout(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     async def apply(self: RedactSecrets, request: ChatRequest, ctx: Context) -> Decision:
         await asyncio.Event().wait()
         raise AssertionError("nothing ends it")

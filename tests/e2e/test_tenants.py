@@ -33,9 +33,7 @@ async def people(request: pytest.FixtureRequest, lab: Lab) -> tuple[Client, Clie
     return Client(base, lab.behind, lab.http, key=ANN), Client(base, lab.behind, lab.http, key=BOB)
 
 
-async def test_looking_for_it_does_the_same_work_as_looking_for_nothing(
-    people: tuple[Client, Client], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hit_takes_the_work_of_a_miss(people: tuple[Client, Client], monkeypatch: pytest.MonkeyPatch) -> None:
     ann, bob = people
     ann.headers = NAMED
     await ann.work(3)

@@ -91,9 +91,7 @@ def provider(lab: Lab) -> Provider:
 
 @pytest.mark.parametrize("algorithm", SIGNERS)
 @pytest.mark.parametrize("names_algorithm", [True, False])
-async def test_each_algorithm_counts_whether_the_key_names_it_or_not(
-    provider: Provider, algorithm: str, names_algorithm: bool
-) -> None:
+async def test_each_algorithm_counts_named_or_not(provider: Provider, algorithm: str, names_algorithm: bool) -> None:
     key = SIGNERS[algorithm]
     provider.keys = [public(key, **({"alg": algorithm} if names_algorithm else {}))]
     await provider.start()
@@ -147,9 +145,7 @@ async def test_a_key_for_something_else_signs_nothing(provider: Provider, key: A
     assert await provider.status(signed()) == 401
 
 
-async def test_an_unknown_key_is_looked_up_once_a_minute_and_a_failing_provider_keeps_the_last_ones(
-    provider: Provider,
-) -> None:
+async def test_an_unknown_key_is_looked_up_once_a_minute_and_the_last_keys_stay(provider: Provider) -> None:
     await provider.start()
     for _ in range(2):
         assert await provider.status(signed()) == 200

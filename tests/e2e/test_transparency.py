@@ -42,9 +42,7 @@ BODIES = [
 """Bodies that a re-serialisation would change."""
 
 
-async def test_bytes_go_through_as_they_are_also_through_a_chain_that_changes_nothing(
-    client: Client, behind: Upstream
-) -> None:
+async def test_bytes_go_through_a_chain_that_changes_nothing(client: Client, behind: Upstream) -> None:
     for body in BODIES:
         for model in (b"plain-1", b"chain-1"):
             sent = body.replace(b"plain-1", model)
@@ -79,9 +77,7 @@ async def test_what_the_operator_does_not_allow_is_refused(lab: Lab) -> None:
     assert (await client.chat(model="chain-1")).status == 200
 
 
-async def test_shadow_mode_forwards_the_clients_bytes_and_says_what_it_would_do(
-    client: Client, behind: Upstream
-) -> None:
+async def test_shadow_mode_forwards_the_clients_bytes_and_says_more(client: Client, behind: Upstream) -> None:
     sent = json.dumps(request("chain-1", "a", "b", "c")).encode()
     answer = await post(client, sent, **{"x-penstock-chain": "observed"})
     assert behind.last.body == sent
@@ -93,9 +89,7 @@ async def test_an_alias_changes_the_model_and_nothing_else(client: Client, behin
     assert behind.last.body == (b'{"model":"the-real-name","messages":[{"role":"user","content":"x"}],"n":1.0}')
 
 
-async def test_the_clients_headers_travel_on_and_those_of_the_connection_do_not(
-    client: Client, behind: Upstream
-) -> None:
+async def test_the_clients_headers_travel_on_but_no_connections(client: Client, behind: Upstream) -> None:
     on = {"authorization": "Bearer sk-client", "openai-organization": "org-1", "x-vendor": "yes"}
     trace = "00-0af7651916cd43dd8448eb211c80319c-"
     gone = {"cookie": "a=b", "x-penstock-tag": "1", "x-forwarded-for": "10.0.0.1", "baggage": "user=1", "x-hop": "1"}
@@ -153,9 +147,7 @@ class TestStreams:
                 step.set()
 
     @pytest.mark.parametrize("split", [None, 1])
-    async def test_what_upstreams_answer_is_never_reframed(
-        self, client: Client, behind: Upstream, split: int | None
-    ) -> None:
+    async def test_answers_are_never_reframed(self, client: Client, behind: Upstream, split: int | None) -> None:
         """Where Penstock looks for usage that it asked for itself, ends of lines may change."""
         for name, odd in ODD.items():
             whole = b"".join(odd.parts)
@@ -178,9 +170,7 @@ class TestStreams:
                     name
                 )
 
-    async def test_usage_that_only_the_proxy_asked_for_does_not_reach_the_client(
-        self, client: Client, behind: Upstream
-    ) -> None:
+    async def test_usage_that_only_the_proxy_asked_for_stays_away(self, client: Client, behind: Upstream) -> None:
         async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
             asked = json.loads(received.body).get("stream_options", {}).get("include_usage")
             await begin_stream(writer)

@@ -45,9 +45,7 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_a_session_is_priced_without_and_with_the_chain(
-    config: Path, port: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_is_priced_with_and_without(config: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
     saved = config.with_name("session.jsonl")
     arguments = ["try", "--config", str(config), "--port", str(port), "--save", str(saved)]
     assert main([*arguments, "--", sys.executable, "-c", ASK]) == 0

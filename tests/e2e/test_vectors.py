@@ -16,9 +16,7 @@ embedding: {kind: openai, model: nomic, base_url: "{url}"}
 @pytest.mark.parametrize(
     "vectors", ['{kind: embedded, directory: "{folder}/file"}', '{kind: qdrant, url: "http://127.0.0.1:1"}']
 )
-async def test_an_index_that_cannot_be_had_is_done_without(
-    vectors: str, lab: Lab, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_missing_index_is_done_without(vectors: str, lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     (lab.folder / "file").write_text("no directory")
     client = await lab.client(CONFIG, vectors=vectors, folder=lab.folder)
     messages = [{"role": "user", "content": f"text {place}"} for place in range(6)]

@@ -99,9 +99,7 @@ def test_the_next_request_has_the_same_list_of_tools(kind: type[Body]) -> None:
     assert found[0][0].name == "look"
 
 
-async def test_all_are_compressed_and_explained_in_their_own_form_with_the_same_figures(
-    client: Client, behind: Upstream
-) -> None:
+async def test_all_are_compressed_and_explained_in_their_form_alike(client: Client, behind: Upstream) -> None:
     found = []
     for kind in BODIES:
         body, (name, *rest) = request_body(kind), kind.conversation
@@ -225,9 +223,7 @@ REPORTS: Mapping[type[Body], Any] = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @VENDORS
-async def test_a_step_that_the_vendor_reports_as_harmful_is_on_hold(
-    client: Client, behind: Upstream, kind: type[Body], stream: bool
-) -> None:
+async def test_a_harmful_step_is_on_hold(client: Client, behind: Upstream, kind: type[Body], stream: bool) -> None:
     answer, body = {**ANSWERS[kind], **REPORTS[kind]}, {**request_body(kind), "stream": stream}
     events = openai_server.stream_events(answer) if kind is ResponsesBody else stream_events(answer, "whole")
     parts = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
@@ -247,9 +243,7 @@ async def test_a_step_that_the_vendor_reports_as_harmful_is_on_hold(
 
 
 @VENDORS
-async def test_a_step_is_on_hold_where_an_expected_read_is_missed(
-    client: Client, behind: Upstream, kind: type[Body]
-) -> None:
+async def test_a_step_is_on_hold_where_a_read_is_missed(client: Client, behind: Upstream, kind: type[Body]) -> None:
     body = request_body(kind)
     report = {name: told for name, told in REPORTS[kind].items() if "diagnostics" in name}
     if kind is MessagesBody:

@@ -60,9 +60,7 @@ async def model(behind: Upstream, received: Received, writer: asyncio.StreamWrit
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_the_model_calls_the_tool_and_the_client_sees_the_answer_alone(
-    lab: Lab, behind: Upstream, stream: bool
-) -> None:
+async def test_the_model_calls_it_and_the_client_sees_the_answer(lab: Lab, behind: Upstream, stream: bool) -> None:
     behind.respond = model
     made = await (await lab.client(CONFIG)).chat("How much fits?", tools=[READ], stream=stream)
     said = assembled(made.body) if stream else made.json["choices"][0]["message"]

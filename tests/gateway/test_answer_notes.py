@@ -92,9 +92,7 @@ async def test_an_answer_is_looked_at_when_it_has_ended(service: CorrectionServi
         ([b"\xff{"], 200),
     ],
 )
-async def test_errors_and_what_is_too_large_are_not(
-    service: CorrectionService, chunks: list[bytes], status: int
-) -> None:
+async def test_errors_and_large_answers_are_not(service: CorrectionService, chunks: list[bytes], status: int) -> None:
     watch = notes(service).watch(chat("u1"))
     for chunk in chunks:
         watch.feed(chunk)
@@ -103,9 +101,7 @@ async def test_errors_and_what_is_too_large_are_not(
     assert await names(notes(service)) == []
 
 
-async def test_what_the_store_cannot_do_is_done_without(
-    service: CorrectionService, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_store_is_done_without(service: CorrectionService, caplog: pytest.LogCaptureFixture) -> None:
     bound = notes(service)
     await service.store.aclose()
     assert await bound.pending(KINDS) == ()

@@ -150,9 +150,7 @@ async def test_what_such_a_step_takes_does_not_count_against_the_others() -> Non
 @pytest.mark.parametrize(
     ("act", "mode", "late"), [("wait", "enforce", True), ("wait", "observe", False), ("raise", "enforce", False)]
 )
-async def test_a_rejection_says_whether_a_step_before_it_was_late(
-    act: str, mode: Literal["enforce", "observe"], late: bool
-) -> None:
+async def test_a_rejection_tells_of_a_late_step(act: str, mode: Literal["enforce", "observe"], late: bool) -> None:
     outcome = await ran(hurried(act, mode=mode), Scripted(act="reject"))
     assert outcome.rejected is not None
     assert outcome.late is late
@@ -308,9 +306,7 @@ class Remembering(Policy):
         pytest.param(Defining(act="drop", mode="observe"), 0, id="one that only observes"),
     ],
 )
-async def test_what_a_step_leaves_that_defines_the_conversation_is_all_that_later_ones_know(
-    first: Policy, rest: int
-) -> None:
+async def test_later_steps_know_what_a_defining_step_leaves(first: Policy, rest: int) -> None:
     assert (await ran(first, Remembering())).request.messages == CONVERSATION.messages[rest:]
 
 
@@ -336,9 +332,7 @@ class Ignorable(Policy):
         pytest.param(lambda request: request.with_field("user", "b"), "rewrite", id="a field of its own"),
     ],
 )  # fmt: skip
-async def test_a_change_that_nothing_would_follow_is_a_fault(
-    how: Callable[[ChatRequest], ChatRequest], told: str
-) -> None:
+async def test_a_change_without_effect_is_a_fault(how: Callable[[ChatRequest], ChatRequest], told: str) -> None:
     request = replace(chat("u1"), rest=Fields({"user": "a"}))
     outcome = await ran(Ignorable(how=how), request=request)
     assert (outcome.request is request) == (told == "fail")
@@ -358,9 +352,7 @@ def once() -> Iterator[Once]:
 
 
 @pytest.mark.parametrize(("length", "is_apart"), [(10, False), (800_000, True)])
-async def test_a_plain_apply_leaves_the_event_loop_free_while_it_reads_a_large_request(
-    length: int, is_apart: bool, once: Once
-) -> None:
+async def test_a_plain_apply_reads_a_large_request_beside_the_loop(length: int, is_apart: bool, once: Once) -> None:
     outcome = await ran(Reading(), request=chat("u" + "x" * length), once=once)
     assert (outcome.steps[0].facts["thread"] != threading.get_ident()) == is_apart
 
@@ -389,7 +381,5 @@ class Working(Policy):
         pytest.param(False, 2.0, "fail", id="kept from working for too long"),
     ],
 )
-async def test_a_step_has_its_time_to_work_and_a_busy_machine_takes_none_of_it(
-    burns: bool, seconds: float, told: str, once: Once
-) -> None:
+async def test_a_busy_machine_takes_none_of_a_steps_time(burns: bool, seconds: float, told: str, once: Once) -> None:
     assert await verdict(Working(burns=burns, seconds=seconds, timeout=0.1), once=once) == told

@@ -165,9 +165,7 @@ LOST = (b"", b"{", b"[]", b'{"before":[3],"last":{},"results":[]}', b'{"before":
 
 @given(st.lists(rounds(), min_size=1, max_size=6), st.data())
 @thorough
-async def test_a_memory_that_loses_things_breaks_nothing(
-    turns: list[list[dict[str, Any]]], data: st.DataObject
-) -> None:
+async def test_a_memory_that_loses_breaks_nothing(turns: list[list[dict[str, Any]]], data: st.DataObject) -> None:
     client = Client()
     for number, answers in enumerate(turns):
         for key in list(client.memory.values):

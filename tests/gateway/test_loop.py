@@ -359,9 +359,7 @@ def shown(*made: str) -> list[dict[str, str]]:
 
 @given(st.sampled_from([TEXT, CLIENTS]), st.lists(st.integers(0, 10_000), max_size=12), st.booleans(), st.booleans())
 @thorough
-async def test_a_stream_without_internal_calls_keeps_its_bytes(
-    value: Any, cuts: list[int], crlf: bool, bare: bool
-) -> None:
+async def test_a_stream_without_calls_keeps_its_bytes(value: Any, cuts: list[int], crlf: bool, bare: bool) -> None:
     parts = [part.replace(b"\n\n", b"\r\n\r\n") if crlf else part for part in events(value)]
     parts.insert(2, b": keepalive\n\n")
     parts.insert(3, b"data: {broken\n\n")

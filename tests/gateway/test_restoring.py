@@ -196,9 +196,7 @@ async def test_a_stream_without_a_placeholder_keeps_its_bytes(kind: type[Body]) 
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("error", [None, UpstreamFailed("gone")])
-async def test_a_stream_that_breaks_off_gives_what_waited(
-    kind: type[Body], events: list[Json], error: Exception | None
-) -> None:
+async def test_a_broken_stream_gives_what_waited(kind: type[Body], events: list[Json], error: Exception | None) -> None:
     assert "so far redact" in said(kind, await through(kind, encoded(events), error=error)).values()
 
 

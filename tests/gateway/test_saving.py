@@ -91,9 +91,7 @@ async def test_what_matches_a_pattern_is_not_saved(session: Session) -> None:
 @pytest.mark.parametrize(
     "named", [{"previous_response_id": "resp_1"}, {"conversation": {"id": "conv_1"}}], ids=["by answer", "by name"]
 )
-async def test_a_conversation_that_the_vendor_stores_is_saved_whole(
-    session: Session, named: dict[str, Any], streamed: bool
-) -> None:
+async def test_what_the_vendor_stores_is_saved_whole(session: Session, named: dict[str, Any], streamed: bool) -> None:
     said = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Bob, PIN 77"}]}]
     response = {"id": "resp_1", "output": said, "usage": {"input_tokens": 9, "output_tokens": 2}}
     event = f"data: {json.dumps({'type': 'response.completed', 'response': response})}\n\n"
@@ -123,9 +121,7 @@ async def test_a_request_that_failed_is_not_saved(session: Session) -> None:
 
 
 @pytest.mark.parametrize("patterns", [(), ("u1",)])
-def test_the_thread_leaves_what_the_event_loop_knows_of_the_conversation(
-    tmp_path: Path, patterns: Sequence[str]
-) -> None:
+def test_the_thread_leaves_what_the_loop_knows_of_the_conversation(tmp_path: Path, patterns: Sequence[str]) -> None:
     saving, request = Saving(tmp_path / "saved.jsonl", patterns), chat("s " + "ua" * 10)
     known = request.form
     saving.shown(request)

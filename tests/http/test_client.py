@@ -131,9 +131,7 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     return own
 
 
-async def test_a_server_is_asked_by_tls_if_its_certificate_is_trusted(
-    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_trusted_server_is_asked_by_tls(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
     handle, got = answering(OK)
     async with listening(handle, tls) as url, transport() as http:
         url = url.with_scheme("https").with_host("localhost")

@@ -224,9 +224,7 @@ def test_what_counts_for_the_models_of_a_configuration() -> None:
     ("gpt-4o", 10**6, (2.5, 10)),
 ])  # fmt: skip
 @pytest.mark.parametrize("models", [TABLE, Models()], ids=["table", "installed list"])
-def test_a_prompt_above_a_step_has_other_prices(
-    models: Models, name: str, prompt: int, prices: tuple[float, float]
-) -> None:
+def test_prompts_above_a_step_cost_more(models: Models, name: str, prompt: int, prices: tuple[float, float]) -> None:
     found = models.resolve(name).prices.at(prompt)
     assert (found.input, found.output) == prices
 

@@ -191,9 +191,7 @@ async def test_a_tool_is_not_mistaken_for_a_message(service: TokenService) -> No
 
 
 @pytest.mark.parametrize(("letters", "elsewhere"), [(100, False), (INLINE_BYTES + 1, True)])
-async def test_much_new_text_is_counted_in_a_thread(
-    letters: int, elsewhere: bool, service: TokenService, spy: Spy
-) -> None:
+async def test_much_text_is_counted_in_a_thread(letters: int, elsewhere: bool, service: TokenService, spy: Spy) -> None:
     await service.bind(Identity("t"), GPT4O).count(request([{"role": "user", "content": "x" * letters}]))
     assert all(name.startswith("penstock-tokens") for name in spy.threads) is elsewhere
 

@@ -78,9 +78,7 @@ async def test_many_small_results_leave_too() -> None:
         pytest.param(CacheRules(read=0.5, write=1.0, ttl=300), 1, Keep, id="the end is near"),
     ],
 )
-async def test_below_the_mark_a_batch_is_cleared_where_it_pays(
-    rules: CacheRules, turns_ahead: int, expected: type[Keep | Rewrite]
-) -> None:
+async def test_below_the_mark_it_must_pay(rules: CacheRules, turns_ahead: int, expected: type[Keep | Rewrite]) -> None:
     request = steps(14)
     ctx = context(request, model=profile(2 * WINDOW, cache=rules))
     policy = ClearToolResults(turns_ahead=turns_ahead, stride=0.2)

@@ -175,9 +175,7 @@ async def test_what_an_earlier_step_shortened_is_archived_as_the_client_sent_it(
 
 
 @pytest.mark.parametrize("request_", [talk(30), step(30)], ids=["chat", "agent"])
-async def test_a_summary_made_in_this_request_is_kept_and_one_that_the_client_sends_is_content(
-    request_: ChatRequest,
-) -> None:
+async def test_a_summary_of_this_request_is_kept_and_a_clients_is_content(request_: ChatRequest) -> None:
     ctx = context(request_, window=WINDOW)
     first = rewrite(await CompressHistory().apply(request_, ctx))
     assert await CompressHistory().apply(first.request, ctx) == Keep("the history was cut by an earlier step")

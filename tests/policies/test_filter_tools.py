@@ -203,9 +203,7 @@ class TestFewerWhereSure:
             pytest.param("明天的天气怎么样？", Near(天气={"weather list": 0.3, "garden create": 0.2}), BOUND, id="hardly nearer"),
         ],
     )  # fmt: skip
-    async def test_as_many_as_before_elsewhere(
-        self, text: str, embedder: ToldEmbedder | None, policy: FilterTools
-    ) -> None:
+    async def test_as_many_elsewhere(self, text: str, embedder: ToldEmbedder | None, policy: FilterTools) -> None:
         runs_tools = policy.strategy != "select"
         assert len(await offered(asked(text), policy, embedder=embedder, runs_tools=runs_tools)) == 20
 
@@ -466,9 +464,7 @@ class TestSections:
             ("what will the weather be?|book a flight|who wrote Don Quixote?", 1, "WF"),
         ],
     )
-    async def test_what_stands_in_a_cached_prompt_stays_until_one_is_missing(
-        self, texts: str, minimum: int, stand: str
-    ) -> None:
+    async def test_in_a_cached_prompt_all_stay_until_one_is_missing(self, texts: str, minimum: int, stand: str) -> None:
         cache = CacheRules(read=0.1, write=1.25, minimum=minimum, ttl=300)
         assert await self.stands(*texts.split("|"), cache=cache) == stand
 

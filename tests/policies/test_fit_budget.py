@@ -76,9 +76,7 @@ async def test_output(wanted: dict[str, Any], settings: dict[str, Any], output: 
         ("conversation", "messages", request_of("s u1 a1 u" + "x" * 19_000)),
     ],
 )
-async def test_what_cannot_be_made_smaller_is_refused_only_if_asked_for(
-    kind: str, param: str, request_: ChatRequest
-) -> None:
+async def test_what_cannot_shrink_is_refused_only_if_asked_for(kind: str, param: str, request_: ChatRequest) -> None:
     assert isinstance(told := await decided(request_), Keep)
     assert told.facts["over"] == kind
     refused = await decided(request_, enforce=[kind])

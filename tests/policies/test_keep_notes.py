@@ -98,9 +98,7 @@ async def test_in_one_long_turn_of_an_agent_too() -> None:
         ("Weiter.", ["Der Gast isst kein Fleisch.", "Der Gast isst Fleisch."], 2),
     ],
 )
-async def test_a_note_is_left_out_where_the_summary_or_a_newer_note_says_it(
-    said: str, notes: list[str], left: list[str] | int
-) -> None:
+async def test_a_note_is_left_out_where_another_says_it(said: str, notes: list[str], left: list[str] | int) -> None:
     made = [message for n, text in enumerate(notes) for message in noting(str(n), text)]
     incoming = chat("s", tools=[tool()]).with_messages([*chat("s").messages, *made, user("And now?")])
     summary = build(SUMMARY, "Earlier turns in order.", [f"1: {said}", "-> Noted."])

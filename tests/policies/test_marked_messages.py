@@ -111,9 +111,7 @@ def inbox() -> Box:
         (SelectMemories(), {"memories": Given(item("1", 0.99, text="Likes boats."))}, "<relevant_context>"),
     ],
 )
-async def test_a_block_stays_in_front_of_a_message_that_is_marked(
-    policy: Policy, services: dict[str, Any], tag: str
-) -> None:
+async def test_a_block_stays_in_front_of_a_marked_message(policy: Policy, services: dict[str, Any], tag: str) -> None:
     talk = [user("Hi."), assistant("Ok."), user(f"{FALSE} Which boats do I like?")]
     ctx = context(model=CACHED, memo=MemoryMemo(), **services)
     first = await texts(talk, policy, ctx=ctx)

@@ -98,9 +98,7 @@ async def hub() -> AsyncGenerator[tuple[str, list[str]]]:
     await runner.cleanup()
 
 
-async def test_a_model_of_a_hub_is_downloaded_only_where_that_is_allowed(
-    hub: tuple[str, list[str]], tmp_path: Path
-) -> None:
+async def test_a_model_is_downloaded_only_where_that_is_allowed(hub: tuple[str, list[str]], tmp_path: Path) -> None:
     address, downloaded = hub
     cached = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
     assert await loaded({"model": NAME}, **cached) == "not_downloaded"

@@ -177,9 +177,7 @@ async def test_a_refusal_that_no_step_can_better_is_told_as_openais(world: World
         pytest.param("gpt-4o", questions(40), False, id="its window is smaller than known"),
     ],
 )
-async def test_a_refusal_teaches_and_a_shortened_prompt_goes_out_once(
-    world: World, model: str, chat: list[Message], stream: bool
-) -> None:
+async def test_a_refused_prompt_goes_out_shortened(world: World, model: str, chat: list[Message], stream: bool) -> None:
     before = await world.model.seen()
     status, body = await world.ask(world.penstock.base, model, chat, stream=stream)
     assert status == 200, body

@@ -109,9 +109,7 @@ async def test_its_cosines_are_put_on_the_scale(server: str) -> None:
 
 
 @pytest.mark.parametrize(("question", "language", "helps"), TEXTS["questions"])
-async def test_a_question_finds_the_memory_that_helps_in_any_language(
-    server: str, question: str, language: str, helps: int
-) -> None:
+async def test_a_question_finds_the_memory_that_helps(server: str, question: str, language: str, helps: int) -> None:
     service, texts = EmbeddingService(multilingual(server)), TEXTS["memories"][language]
     with ThreadPoolExecutor(1) as threads:
         relevance = MemoryRelevance(service, threads)

@@ -140,9 +140,7 @@ async def test_where_what_was_seen_is_gone_nothing_of_it_is_trusted(
 
 
 @pytest.mark.parametrize(("cause", "is_trusted"), [("corrupted", False), ("unreachable", False), ("locked", True)])
-async def test_what_was_seen_is_trusted_unless_the_store_is_broken(
-    archives: Archives, store: Recording, cause: Cause, is_trusted: bool
-) -> None:
+async def test_what_was_seen_is_trusted(archives: Archives, store: Recording, cause: Cause, is_trusted: bool) -> None:
     handle = await archives.bind(MINE).keep("content")
     store.broken = cause
     assert await archives.bind(MINE).keep("content") == (handle if is_trusted else None)
@@ -163,9 +161,7 @@ async def test_what_was_kept_while_the_store_lost_values_is_looked_up_again(
     assert store.calls == ["touch", "put", "touch"]
 
 
-async def test_what_a_session_archived_is_listed_to_it_alone(
-    archives: Archives, store: Recording, clock: Clock
-) -> None:
+async def test_a_sessions_archive_is_listed_to_it_alone(archives: Archives, store: Recording, clock: Clock) -> None:
     archive = archives.bind(MINE)
     handles = [await archive.keep(str(number)) for number in range(4)]
     await archives.bind(NEXT).keep("other")
@@ -203,9 +199,7 @@ async def test_a_tenant_finds_its_content_without_the_session(archives: Archives
 
 
 @pytest.mark.parametrize("by", ["keep", "touch"])
-async def test_a_lost_pointer_loses_no_content_and_comes_back(
-    archives: Archives, store: Recording, clock: Clock, by: str
-) -> None:
+async def test_a_lost_pointer_loses_no_content(archives: Archives, store: Recording, clock: Clock, by: str) -> None:
     archive = archives.bind(MINE)
     handle = await kept(archive, "content")
     await store.delete(await store.keys("handle/"))
@@ -233,9 +227,7 @@ async def test_a_content_that_cannot_be_read_now_keeps_its_pointer(archives: Arc
 
 
 @pytest.mark.parametrize("planted", [b"", b"../../b", b"\xff" * 32, b"0" * 32])
-async def test_a_pointer_that_names_no_content_gives_way(
-    archives: Archives, store: Recording, clock: Clock, planted: bytes
-) -> None:
+async def test_a_dangling_pointer_gives_way(archives: Archives, store: Recording, clock: Clock, planted: bytes) -> None:
     handle = await kept(archives.bind(MINE), "content")
     await store.put(f"handle/a/{handle}", planted, ttl=1000)
     assert await archives.find("a", handle) is None
@@ -348,9 +340,7 @@ async def test_a_tenant_is_forgotten_for_all(stores: list[RedisStore], running: 
     assert all("/b/" in name for name in left)
 
 
-async def test_what_was_seen_by_one_is_not_trusted_after_the_server_was_emptied_and_another_wrote_first(
-    stores: list[RedisStore], running: RedisProcess
-) -> None:
+async def test_nothing_seen_is_trusted_after_an_emptied_server(stores: list[RedisStore], running: RedisProcess) -> None:
     first, second = (Archives(store) for store in stores[:2])
     for archives in (first, second):
         assert await archives.bind(Identity("t", "named-s")).keep("shared")

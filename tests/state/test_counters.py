@@ -88,9 +88,7 @@ async def test_workers_share_what_is_on_disk_and_restarts_keep_it(disks: Callabl
 
 
 @on_disk
-async def test_what_is_forgotten_is_removed(
-    disks: Callable[[], SqliteCounters], tmp_path: Path, clock: MovedClock
-) -> None:
+async def test_the_forgotten_is_removed(disks: Callable[[], SqliteCounters], tmp_path: Path, clock: MovedClock) -> None:
     counters = disks()
     await counters.add({f"once{n}": 1 for n in range(50)}, ttl=10)
     clock.now += 100

@@ -95,9 +95,7 @@ async def test_processes_share_a_directory_without_losing_a_write(tmp_path: Path
     await store.aclose()
 
 
-async def test_a_lock_of_another_process_fails_writes_soon_and_reads_not_at_all(
-    store: SqliteStore, tmp_path: Path
-) -> None:
+async def test_a_lock_of_another_process_fails_writes_soon_and_no_reads(store: SqliteStore, tmp_path: Path) -> None:
     now = 1_000_000.0
     store._clock = lambda: now
     await store.put("a", b"1", ttl=1000)
@@ -216,9 +214,7 @@ async def test_a_full_disk_is_reported_and_harms_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize(("number", "cause"), [
     (errno.ENOSPC, "full"), (errno.EROFS, "read_only"), (errno.EACCES, "read_only"), (errno.EIO, "unreachable"),
 ])  # fmt: skip
-async def test_errors_of_the_system_have_causes(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, number: int, cause: str
-) -> None:
+async def test_errors_have_causes(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, number: int, cause: str) -> None:
     def fail(*arguments: object) -> None:
         raise OSError(number, "no", "/secret/path")
 

@@ -86,9 +86,7 @@ async def test_marks_that_a_client_moves_break_no_prefix(text: bool) -> None:
     pytest.param([], 2**20, False, id="another process did"),
     pytest.param([talk(3000)], 1, False, id="it was forgotten"),
 ])  # fmt: skip
-async def test_of_a_conversation_that_began_elsewhere_nothing_is_told(
-    seen: list[ChatRequest], most: int, is_known: bool
-) -> None:
+async def test_of_one_that_began_elsewhere_nothing_is_told(seen: list[ChatRequest], most: int, is_known: bool) -> None:
     talking = Conversation(most=most)
     for request in seen:
         await talking.turn(request)

@@ -69,9 +69,7 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "strange", ["a\nb", "a\r\nb", "\x1b[2J", "\u2028", "\x85", "\x00", "\ud800", "\u202e", '"} {"'], ids=ascii
 )
-def test_no_value_can_start_a_line_or_drive_a_terminal(
-    strange: str, log_format: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_value_starts_a_line_or_escapes(strange: str, log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
     configure(TelemetrySettings.model_validate({"log_format": log_format}))
     X.info("%s", strange, extra={"fields": {"value": strange, strange: 1}})
 
@@ -90,9 +88,7 @@ def test_a_field_cannot_pretend_to_be_the_lines_head(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_an_exception_is_its_class_and_place_without_its_text(
-    log_format: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exception_is_its_class_and_place_alone(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
     configure(TelemetrySettings.model_validate({"log_format": log_format}))
     try:
         int(SECRET)
@@ -119,9 +115,7 @@ def test_what_is_no_json_is_written_as_its_type(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("name", ["LiteLLM", "httpx", "openai", "aiohttp.access", "uvicorn.access"])
-def test_libraries_that_log_bodies_stay_quiet_even_at_debug(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_libraries_stay_quiet(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # servers and upstreams of other tests may have cut it off in this process
     monkeypatch.setattr(logging.getLogger(name), "propagate", True)
     monkeypatch.setattr(logging.getLogger(name), "disabled", False)

@@ -80,9 +80,7 @@ def test_a_rewrite_that_saves_tokens_is_a_compression(telemetry: Telemetry) -> N
     pytest.param(1900, "context_length_exceeded", 1, id="refused"),
     pytest.param(2001, "context_length_exceeded", 1, id="both count once"),
 ])  # fmt: skip
-def test_a_prompt_that_does_not_fit_is_an_overflow(
-    telemetry: Telemetry, after: int, error: str | None, overflows: int
-) -> None:
+def test_too_long_a_prompt_is_an_overflow(telemetry: Telemetry, after: int, error: str | None, overflows: int) -> None:
     seen = begun(telemetry)
     seen.ran([], before=3000, after=after, window=2000)
     seen.end(400, error=error)
@@ -175,9 +173,7 @@ def test_a_context_that_is_filling_up_is_counted_and_logged(
         assert record.__dict__["fields"]["share"] == after / 2000
 
 
-def test_prompts_that_nobody_could_shorten_now_are_one_warning_a_minute(
-    telemetry: Telemetry, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_prompts_that_stay_too_long_are_one_warning(telemetry: Telemetry, caplog: pytest.LogCaptureFixture) -> None:
     for refused in ("server_is_overloaded", "state_unavailable") * 3:
         begun(telemetry).ran([], before=1990, after=2100, window=2000, refused=refused)
 
@@ -223,9 +219,7 @@ def test_what_has_no_price_costs_nothing(telemetry: Telemetry, known: ModelProfi
     pytest.param(400, "context_length_exceeded", "context_length_exceeded", id="the upstream's own code"),
     pytest.param(400, 'x"} 1\npenstock_fake 2', "other", id="a code that is none"),
 ])  # fmt: skip
-def test_upstream_errors_are_counted_by_kind(
-    telemetry: Telemetry, status: int | None, error: Exception | str | None, reason: str
-) -> None:
+def test_errors_by_kind(telemetry: Telemetry, status: int | None, error: Exception | str | None, reason: str) -> None:
     begun(telemetry).call(provider="openai", model="gpt-4o").end(status=status, error=error)
 
     assert scraped(telemetry.metrics)[f'penstock_upstream_errors_total{{reason="{reason}",upstream="openai"}}'] == 1
@@ -360,9 +354,7 @@ def told(
     ("validate_content", {"relevance_score": 0.79}, 'content_quality_sum{measure="relevance"}', 0.79),
     ("validate_content", {"accuracy_score": 0.94}, 'content_quality_bucket{le="0.9",measure="accuracy"}', 0),
 ])  # fmt: skip
-def test_a_fact_becomes_the_series_that_its_policy_declares(
-    policy: str, facts: dict[str, Fact], series: str, value: float
-) -> None:
+def test_a_fact_becomes_a_declared_series(policy: str, facts: dict[str, Fact], series: str, value: float) -> None:
     labels = "" if "{" in series else f'{{policy="{policy}"}}'
     assert told(policy, facts)[f"penstock_{series}{labels}"] == value
 

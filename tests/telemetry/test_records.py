@@ -164,9 +164,7 @@ async def test_under_load_only_so_many_are_recorded(caplog: pytest.LogCaptureFix
     assert len([each for each in caplog.records if "not recorded" in each.getMessage()]) == 1
 
 
-async def test_a_disk_that_is_away_is_told_once_and_made_up_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_missing_disk_is_told_once_and_made_up_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock.records")
     (tmp_path / "state").write_text("no directory")
     async with kept(tmp_path / "state" / "records.db") as records:
@@ -233,9 +231,7 @@ async def test_a_write_that_a_stop_interrupts_is_finished(tmp_path: Path, when: 
         assert ids(await again.latest(Filters(), 10)) == ["1"]
 
 
-async def test_rows_whose_write_does_not_end_are_told(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rows_without_a_write_are_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     class Log:
         async def append(self, rows: Sequence[tuple[str, bytes]]) -> None:
             await asyncio.Event().wait()

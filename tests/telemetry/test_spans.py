@@ -194,9 +194,7 @@ def converse(telemetry: Telemetry, who: Identity) -> None:
 
 
 @pytest.mark.parametrize("session", ["named-x", "opening-x"])
-async def test_a_conversation_is_known_by_hashes_and_one_with_a_name_by_the_conventions(
-    recorded: Recorded, session: str
-) -> None:
+async def test_a_conversation_is_known_by_hashes_or_its_name(recorded: Recorded, session: str) -> None:
     who = Identity("t", session, agent="a", task="b")
     converse(recorded.telemetry, who)
 
@@ -346,9 +344,7 @@ async def test_the_callers_trace_goes_on_to_the_upstream(recorded: Recorded) -> 
     pytest.param(1.0, {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-00"}, "00", id="the caller said no"),
     pytest.param(0.0, {}, "", id="the share says no"),
 ])  # fmt: skip
-async def test_an_unsampled_request_is_not_recorded_but_its_trace_goes_on(
-    sample: float, headers: dict[str, str], flag: str
-) -> None:
+async def test_an_unsampled_requests_trace_goes_on(sample: float, headers: dict[str, str], flag: str) -> None:
     recorded = Recorded(TelemetrySettings(sample=sample))
     carried = request(recorded.telemetry, step(), headers=headers)
 

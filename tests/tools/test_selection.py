@@ -46,9 +46,7 @@ LIMITS = OfferLimits(2, 2, 10**6, (100,) * 6, CACHE)
     ("scores", "places"),
     [((0.9, 0.1, 0.2, 0.1), [0]), ((0.9, 0.1, 0.8, 0.1), [0, 2]), ((0.3, 0.28, 0.29, 0.3), [0, 3, 2, 1]), ((), [])],
 )
-def test_likely_returns_few_places_where_some_stand_clear_of_the_noise(
-    scores: tuple[float, ...], places: list[int]
-) -> None:
+def test_likely_are_few_where_some_stand_clear_of_the_noise(scores: tuple[float, ...], places: list[int]) -> None:
     assert replace(LIMITS, noise=0.06).likely(scores) == places
 
 

@@ -182,9 +182,7 @@ async def test_usage_is_streamed_to_those_who_ask(lab: Lab) -> None:
     (500, "server_error", None),
     (503, "service_unavailable_error", "server_is_overloaded"),
 ])  # fmt: skip
-async def test_a_refusal_keeps_its_status_and_words(
-    lab: Lab, stream: bool, status: int, kind: str, code: str | None
-) -> None:
+async def test_a_refusal_keeps_its_words(lab: Lab, stream: bool, status: int, kind: str, code: str | None) -> None:
     lab.server.status, lab.server.error = status, "No, said the provider."
 
     error = await lab.fails(ask(stream=stream))
@@ -200,9 +198,7 @@ async def test_a_refusal_keeps_its_status_and_words(
      "200000 tokens. However, your messages resulted in 200001 tokens."),
     (413, "Request exceeds the maximum size", ""),
 ])  # fmt: skip
-async def test_a_full_context_has_the_words_that_clients_look_for(
-    lab: Lab, stream: bool, status: int, told: str, limit: str
-) -> None:
+async def test_a_full_context_has_known_words(lab: Lab, stream: bool, status: int, told: str, limit: str) -> None:
     lab.server.status, lab.server.error = status, told
 
     error = await lab.fails(ask(stream=stream))

@@ -202,9 +202,7 @@ async def test_what_a_server_refuses(server: QdrantServer, remote: IndexService,
     assert await remote.vectors(T, ["p0"]) == [None]
 
 
-async def test_two_replicas_share_a_server_and_collections_are_made_once(
-    server: QdrantServer, remote: IndexService
-) -> None:
+async def test_replicas_share_a_server_and_make_collections_once(server: QdrantServer, remote: IndexService) -> None:
     other = asking(server)
     await asyncio.gather(*(each.put(T, points(20)) for each in (remote, other)))
     assert all([None not in await each.vectors(T, ["p0", "p19"]) for each in (remote, other)])

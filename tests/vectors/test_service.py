@@ -149,9 +149,7 @@ async def test_noise_is_the_spread_of_texts_that_nobody_asks_for() -> None:
     assert await embedder.noise([" "], wait=LONG) is None
 
 
-async def test_what_was_asked_last_comes_first_and_what_was_only_prepared_last(
-    backend: Scripted, service: EmbeddingService
-) -> None:
+async def test_what_was_asked_last_comes_first_then_prepared(backend: Scripted, service: EmbeddingService) -> None:
     backend.free.clear()
     service.prepare("t", ["busy", "prepared 1", "prepared 2"])
     await backend.begun.wait()
@@ -371,9 +369,7 @@ async def test_closing_answers_those_who_wait(backend: Scripted, service: Embedd
     assert await ask(service, "a", "b1") == [None]
 
 
-async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails(
-    backend: Scripted, service: EmbeddingService
-) -> None:
+async def test_it_is_behind_while_vectors_come_and_not_failing(backend: Scripted, service: EmbeddingService) -> None:
     embedder = service.bind(Identity("t"))
     assert not embedder.is_behind
     backend.free.clear()
@@ -388,9 +384,7 @@ async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails
     assert not embedder.is_behind
 
 
-async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_same_tenant(
-    backend: Scripted, service: EmbeddingService
-) -> None:
+async def test_unpacked_vectors_are_of_the_same_text_and_tenant(backend: Scripted, service: EmbeddingService) -> None:
     texts = ("a1", "b1")
     for _ in range(2):
         assert list(await service.bind(Identity("t")).similarities("a", texts, wait=LONG)) == [1.0, 0.0]

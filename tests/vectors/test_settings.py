@@ -132,9 +132,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 
 @pytest.mark.parametrize(("step", "loads"), [(STEP, 1), ("consolidate_system", 0)])
-async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
-    step: str, loads: int, lab: Lab, backend: Scripted
-) -> None:
+async def test_a_model_is_loaded_where_a_policy_needs_it(step: str, loads: int, lab: Lab, backend: Scripted) -> None:
     async with proxy(filled(CONFIG, step=step, embedding="{kind: sentence-transformers}"), lab.folder) as url:
         await until_ready(url)
         assert backend.loads == loads

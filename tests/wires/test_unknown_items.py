@@ -163,9 +163,7 @@ STREAMS = [{"stdout": "out", "stderr": "err", "outcome": {"type": "exit"}}]
         ({"output": {"type": "computer_screenshot", "image_url": "data:"}}, "", "o", None),
     ],
 )  # fmt: skip
-def test_a_result_is_read_and_written_in_its_own_form(
-    result: Json, shown: str, content: str, written: Json | None
-) -> None:
+def test_a_result_is_read_and_written_in_its_form(result: Json, shown: str, content: str, written: Json | None) -> None:
     named = {"type": "new_output", "call_id": "c"}
     request = read({"model": "m", "input": [{"type": "new", "call_id": "c"}, {**named, **result}]})
     call, message = request.messages

@@ -200,9 +200,7 @@ def test_an_opening_hides_no_statement(said: tuple[str, ...], openings: tuple[st
         (SPANISH, ("No estoy seguro: ", "Él dice: ", "Es falso: ", "En 1950, ", "Durante la guerra, ", "Para estudiantes, ", "Dudo de esto: ", "Me dicen que ", "No me digas que ")),
     ],
 )  # fmt: skip
-def test_an_opening_that_doubts_limits_or_reports_is_no_mere_opening(
-    said: tuple[str, ...], openings: tuple[str, ...]
-) -> None:
+def test_an_opening_that_doubts_or_reports_is_no_mere_one(said: tuple[str, ...], openings: tuple[str, ...]) -> None:
     for statement in said:
         for opening in openings:
             assert not OPENED.contradicted(f"{opening}{statement}"), opening

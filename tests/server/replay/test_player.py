@@ -253,9 +253,7 @@ def agent(chance: random.Random, steps: int) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("window", "chain"), [(100_000, "default"), (6_000, "default"), (6_000, "checks")])
-async def test_resumed_requests_are_forwarded_like_those_that_begin_anew(
-    tmp_path: Path, window: int, chain: str
-) -> None:
+async def test_resumed_requests_are_forwarded_like_new_ones(tmp_path: Path, window: int, chain: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(RESUMED.replace("WINDOW", str(window)))
     settings = load(path).settings

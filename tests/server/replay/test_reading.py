@@ -66,9 +66,7 @@ def test_saved_requests_come_in_their_order_with_what_was_reported(tmp_path: Pat
     assert first.headers == {"x-a": "b"}
 
 
-def test_a_saved_request_without_messages_is_left_out_with_a_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_request_without_messages_is_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     by_prompt = {"request": {"model": "m", "prompt": {"id": "pmpt_1"}}, "response": {"id": "resp_1", "output": []}}
     going_on = {"request": {"model": "m", "previous_response_id": "resp_0"}}
     path = written(tmp_path, by_prompt, {"request": {"model": "m", "messages": TALK[:2]}}, going_on)

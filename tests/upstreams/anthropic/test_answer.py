@@ -136,9 +136,7 @@ WAIT = {"retry-after": "7"}
     ((529, "overloaded_error", WAIT), 503, "server_is_overloaded", "7"),
     ((429, "rate_limit_error", WAIT), 429, "rate_limit_exceeded", "7"),
 ])  # fmt: skip
-async def test_refusals_are_openais(
-    client: Client, anthropic: StandIn, failure: Any, status: int, code: str, again: str
-) -> None:
+async def test_refusals(client: Client, anthropic: StandIn, failure: Any, status: int, code: str, again: str) -> None:
     anthropic.failures.append(failure)
     answered = await client.chat()
 
@@ -197,9 +195,7 @@ async def test_the_operators_key_goes_out_in_place_of_the_clients(start: Start, 
 
 
 @pytest.mark.parametrize("headers", [{"authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}])
-async def test_a_clients_key_is_found_in_either_header(
-    client: Client, anthropic: StandIn, headers: dict[str, str]
-) -> None:
+async def test_a_key_is_found_in_either_header(client: Client, anthropic: StandIn, headers: dict[str, str]) -> None:
     assert (await client.chat(headers=headers)).status == 200
     assert anthropic.headers[0]["x-api-key"] == KEY
 

@@ -70,9 +70,7 @@ async def test_an_agent_loop_costs_a_fifth_with_marks(start: Start, anthropic: S
 
 @MODELS
 @pytest.mark.parametrize("calls", [1, 24], ids=["a call a step", "more calls a step than a mark looks back over"])
-async def test_all_of_the_prefix_that_was_sent_before_is_read(
-    start: Start, anthropic: StandIn, model: str, calls: int
-) -> None:
+async def test_all_of_the_sent_prefix_is_read(start: Start, anthropic: StandIn, model: str, calls: int) -> None:
     await loop(start, anthropic, "[mark_cache: {}]", model, calls, STEPS if calls == 1 else 10)
 
     reads = sum(used["cache_read_input_tokens"] for used in anthropic.usages)

@@ -78,9 +78,7 @@ async def test_a_conversation_with_tools(client: Client, anthropic: StandIn) -> 
          {"role": "function", "name": "look_up", "content": "x"}], id="the deprecated form"),
 ])  # fmt: skip
 @pytest.mark.parametrize("model", [MODEL, NEW])
-async def test_what_clients_send_is_taken(
-    client: Client, anthropic: StandIn, messages: list[dict[str, Any]], model: str
-) -> None:
+async def test_clients_turns(client: Client, anthropic: StandIn, messages: list[dict[str, Any]], model: str) -> None:
     assert (await client.chat(*messages, model=model, tools=[TOOL])).status == 200
     assert anthropic.refused == []
 
@@ -182,9 +180,7 @@ async def test_images_files_and_native_parts(client: Client, anthropic: StandIn)
     {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
     {"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}},
 ])  # fmt: skip
-async def test_parts_that_cannot_be_sent_are_a_clear_400(
-    client: Client, anthropic: StandIn, part: dict[str, Any]
-) -> None:
+async def test_parts_without_a_form_are_a_clear_400(client: Client, anthropic: StandIn, part: dict[str, Any]) -> None:
     answered = await client.chat(user([part]))
 
     assert answered.status == 400

@@ -54,9 +54,7 @@ def ignored(answered: Any) -> str:
      {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}}),
     ({"n": 1, "logprobs": False, "store": True, "verbosity": "medium", "prompt_cache_key": "k"}, {}),
 ])  # fmt: skip
-async def test_fields_that_anthropic_takes(
-    client: Client, anthropic: StandIn, fields: dict[str, Any], sent: dict[str, Any]
-) -> None:
+async def test_taken_fields(client: Client, anthropic: StandIn, fields: dict[str, Any], sent: dict[str, Any]) -> None:
     assert ignored(await client.chat(model=BUDGET, tools=[TOOL, OTHER], **fields)) == ""
     assert {name: anthropic.bodies[0].get(name) for name in sent} == sent
     assert len(anthropic.bodies[0]["tools"]) == 2
@@ -80,9 +78,7 @@ async def test_fields_that_anthropic_takes(
     ({"reasoning_effort": "low", "tool_choice": "required"}, "reasoning_effort"),
     ({"unheard_of\r\nx-evil": 1}, "unheard_of__x-evil"),
 ])  # fmt: skip
-async def test_what_anthropic_has_nothing_for_is_left_out_and_told(
-    client: Client, anthropic: StandIn, fields: dict[str, Any], told: str
-) -> None:
+async def test_what_is_left_out_is_told(client: Client, anthropic: StandIn, fields: dict[str, Any], told: str) -> None:
     assert ignored(await client.chat(model=BUDGET, tools=[TOOL], **fields)) == told
     assert anthropic.refused == []
 
@@ -147,9 +143,7 @@ async def test_tools_of_anthropics_own_and_fields_of_its_tools(client: Client, a
     ({"metadata": {"user_id": 5}}, "metadata.user_id"),
     ({"output_config": 5}, "output_config"),
 ])  # fmt: skip
-async def test_values_of_a_wrong_type_are_a_400_that_names_them(
-    client: Client, anthropic: StandIn, fields: dict[str, Any], param: str
-) -> None:
+async def test_wrong_types_are_refused(client: Client, anthropic: StandIn, fields: dict[str, Any], param: str) -> None:
     answered = await client.chat(**{"tools": [TOOL], **fields})
 
     assert (answered.status, answered.error["param"]) == (400, param)

@@ -72,9 +72,7 @@ async def test_thinking_goes_on_over_a_tool_loop(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_blocks_in_an_order_of_their_own_come_back_in_it(
-    client: Client, anthropic: StandIn, stream: bool
-) -> None:
+async def test_blocks_in_an_order_of_their_own_keep_it(client: Client, anthropic: StandIn, stream: bool) -> None:
     made = [thinking("a"), text("one"), thinking("b"), tool_use("toolu_1"), thinking("c"), tool_use("toolu_2")]
     anthropic.say(*made)
     said = await asked(client, stream, [user("Hi")], model=BOUND)
@@ -86,9 +84,7 @@ async def test_blocks_in_an_order_of_their_own_come_back_in_it(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", [OLDER, BOUND])
-async def test_thinking_goes_on_over_internal_rounds(
-    start: Start, anthropic: StandIn, stream: bool, model: str
-) -> None:
+async def test_thinking_outlives_internal_rounds(start: Start, anthropic: StandIn, stream: bool, model: str) -> None:
     long = system("Be brief. " * 3000)  # a note is offered where the prompt is cached
     note = tool_use("toolu_1", "note", text="remember this")
     anthropic.say(thinking("First."), thinking("Then."), note)
@@ -163,9 +159,7 @@ async def test_unsigned_blocks_are_left_out_and_told(client: Client, anthropic: 
     assert "another provider" not in json.dumps(anthropic.bodies)
 
 
-async def test_another_kind_of_upstream_gets_no_thinking_that_the_client_left_out(
-    start: Start, anthropic: StandIn, behind: Upstream
-) -> None:
+async def test_another_upstream_gets_no_thinking_left_out(start: Start, anthropic: StandIn, behind: Upstream) -> None:
     """The client goes on with another model: what Claude signed is none of its business, and it may refuse it."""
     anthropic.say(thinking("Mine."), text("a"), thinking("Odd."), tool_use("toolu_1"))
     async with start(chain="[keep_notes: {}]") as client:

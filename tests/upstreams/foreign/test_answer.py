@@ -101,9 +101,7 @@ async def test_a_provider_that_streams_for_too_long_is_a_timeout(fake: FakeAnthr
     await asyncio.wait_for(fake.dropped.wait(), 60)
 
 
-async def test_a_request_that_litellm_cannot_translate_is_not_tried_again(
-    fake: FakeAnthropic, upstream: Provider
-) -> None:
+async def test_an_untranslated_request_is_not_tried_again(fake: FakeAnthropic, upstream: Provider) -> None:
     reply = await send(upstream, ask(web_search_options=5))
 
     assert 400 <= reply.status <= 500
@@ -121,9 +119,7 @@ async def test_a_missing_litellm_is_named(upstream: Provider, monkeypatch: pytes
         await send(upstream, ask())
 
 
-async def test_the_first_requests_share_one_import_that_leaves_the_loop_free(
-    upstream: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_first_requests_share_an_import_off_the_loop(upstream: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     loads, beaten = 0, threading.Event()
     real = foreign_library.load
 

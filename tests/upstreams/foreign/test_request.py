@@ -98,9 +98,7 @@ async def test_a_model_name_never_chooses_the_provider(fake: FakeAnthropic, upst
     # litellm sends `gpt-4o` to OpenAI with the key of the provider that it was told to use
     "gpt-4o", "replicate/x", "ft:gpt-3.5-turbo:x", "a/togethercomputer", "responses/gpt-4o", "petals-team/StableBeluga2",
 ])  # fmt: skip
-async def test_a_name_of_no_model_or_of_another_providers_is_not_found(
-    fake: FakeAnthropic, upstream: Provider, model: str
-) -> None:
+async def test_an_unknown_or_foreign_model_is_not_found(fake: FakeAnthropic, upstream: Provider, model: str) -> None:
     with pytest.raises(NotFound) as raised:
         await send(upstream, ask(model=model))
 
@@ -111,9 +109,7 @@ async def test_a_name_of_no_model_or_of_another_providers_is_not_found(
     ("azure", "gpt-4o", False), ("azure", "command-r-plus", True), ("groq", "gpt-4o", False),
     ("replicate", "replicate/x", False), ("bedrock", "gpt-4o", True), ("gemini", "gemini-2.5-pro", False),
 ])  # fmt: skip
-async def test_openais_names_are_for_those_who_serve_them(
-    upstream: Provider, provider: str, model: str, elsewhere: bool
-) -> None:
+async def test_openais_names_are_openais(upstream: Provider, provider: str, model: str, elsewhere: bool) -> None:
     assert foreign_library.misroutes(await upstream._loaded(), provider, model) is elsewhere
 
 
@@ -137,9 +133,7 @@ async def test_addresses_in_messages_are_not_fetched(fake: FakeAnthropic, upstre
     assert error(reply)["message"] == told
 
 
-async def test_thinking_is_left_out_where_the_open_call_has_lost_its_thoughts(
-    fake: FakeAnthropic, upstream: Provider
-) -> None:
+async def test_thinking_leaves_where_an_open_call_has_lost_its_own(fake: FakeAnthropic, upstream: Provider) -> None:
     reply = await send(upstream, ask("u1 a1! t1", reasoning_effort="low", max_tokens=4000))
     assert "thinking" not in fake.bodies[-1]
     assert reply.facts["ignored"] == "reasoning_effort"

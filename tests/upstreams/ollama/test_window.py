@@ -121,9 +121,7 @@ async def test_our_first_answer_makes_it_ask_again(server: Server, windows: Wind
     assert server.asked == 4
 
 
-async def test_no_more_models_are_remembered_than_there_is_room_for(
-    server: Server, windows: Windows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_remembered_models_are_bounded(server: Server, windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ollama_window, "REMEMBERED", 2)
     for name in ("a", "b", "c"):
         await windows.report(name)

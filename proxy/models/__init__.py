@@ -19,35 +19,16 @@ from proxy.config.settings import ModelSettings
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.encodings import canonical_encoding
 from proxy.models.families import canonical
+from proxy.text.json_values import json_object
 
 _FILE = "model_prices_and_context_window_backup.json"
-_ABOVE = ("input_cost_above", "output_cost_above")
-_STEP = re.compile(rb'"(input|output)_cost_per_token_above_(\d+)k_tokens": *([0-9.eE+-]+)')
+_STEP = re.compile(r"(?:input|output)_cost_per_token_above_(\d+)k_tokens")
+"""The key of a price above so many tokens of the prompt."""
 _DATE = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|latest)$")
 _CHAT = frozenset({"chat", "completion", "responses"})
 
-
-class ListedModel(msgspec.Struct, frozen=True):
-    """A model of the list. Prices are US dollars per token. Its `max_tokens` has many meanings and is not read."""
-
-    max_input_tokens: float | None = None
-    max_output_tokens: float | None = None
-    input_cost_per_token: float | None = None
-    output_cost_per_token: float | None = None
-    cache_read_input_token_cost: float | None = None
-    cache_creation_input_token_cost: float | None = None
-    mode: str | None = None
-    litellm_provider: str | None = None
-    above: int = 0
-    """The prompt's tokens above which the whole request costs more; 0 where there is no such step."""
-    input_cost_above: float | None = None
-    output_cost_above: float | None = None
-
-    @property
-    def limits(self) -> tuple[int, int] | None:
-        """Input and output tokens; None where they are missing, or so odd that they must be a mistake."""
-        read, written = int(self.max_input_tokens or 0), int(self.max_output_tokens or 0)
-        return (read, written) if 0 < written <= read else None
+ListedModel = Mapping[str, Any]
+"""A model of the list. Prices are US dollars per token. Its `max_tokens` has many meanings and is not read."""
 
 
 @dataclass(frozen=True)
@@ -65,19 +46,19 @@ class PriceList:
 
     def find(self, name: str) -> ListedModel | None:
         plain = canonical(name)
-        for spelling in (name, name.lower(), name.rsplit("/", 1)[-1], plain, _DATE.sub("", plain)):
-            raw = self._entries.get(spelling)
-            found = None if raw is None else _parsed(raw)
-            if found is not None and found.mode in _CHAT:
-                return found
-        return None
+        spellings = (name, name.lower(), name.rsplit("/", 1)[-1], plain, _DATE.sub("", plain))
+        found = (self._entry(spelling) for spelling in spellings)
+        return next((entry for entry in found if entry.get("mode") in _CHAT), None)
 
     def of_provider(self, provider: str) -> list[str]:
         """Return the chat models of a provider, by litellm's name for it, under the provider's own names."""
         named = f'"{provider}"'.encode()
-        listed = ((name, _parsed(raw)) for name, raw in self._entries.items() if named in bytes(raw))
-        chat = [name for name, it in listed if it and it.litellm_provider == provider and it.mode in _CHAT]
+        listed = ((name, self._entry(name)) for name, raw in self._entries.items() if named in bytes(raw))
+        chat = [name for name, it in listed if it.get("litellm_provider") == provider and it.get("mode") in _CHAT]
         return list(dict.fromkeys(name.removeprefix(f"{provider}/") for name in chat))
+
+    def _entry(self, name: str) -> ListedModel:
+        return json_object(bytes(self._entries.get(name, b"")))
 
     @cached_property
     def _entries(self) -> dict[str, msgspec.Raw]:
@@ -88,19 +69,6 @@ class PriceList:
             return {}
         entries.pop("sample_spec", None)
         return entries
-
-
-def _parsed(raw: msgspec.Raw) -> ListedModel | None:
-    try:
-        listed = msgspec.json.decode(raw, type=ListedModel)
-        steps = {(int(step), kind): float(price) for kind, step, price in _STEP.findall(bytes(raw))}
-    except (msgspec.DecodeError, ValueError):
-        return None
-    if not steps:
-        return listed
-    first = min(step for step, _ in steps)
-    above = (steps.get((first, kind)) for kind in (b"input", b"output"))
-    return msgspec.structs.replace(listed, above=first * 1000, **dict(zip(_ABOVE, above, strict=True)))
 
 
 UNKNOWN_WINDOW = 128_000
@@ -148,9 +116,6 @@ class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((row for row in self.models for glob in row.match if _matches(name, glob)), None)
 
 
-_WILDCARD = re.compile(r"[*?\[]")
-
-
 def _matches(name: str, glob: str) -> bool:
     """Return whether a glob of the table matches. Few begin as the name does, and most end there: none is compiled."""
     beginning = _beginning(glob)
@@ -159,7 +124,7 @@ def _matches(name: str, glob: str) -> bool:
 
 @cache
 def _beginning(glob: str) -> str:
-    return _WILDCARD.split(glob, 1)[0]
+    return re.split(r"[*?\[]", glob, maxsplit=1)[0]
 
 
 @cache
@@ -232,57 +197,59 @@ def _of_list(facts: Mapping[str, Any], listed: ListedModel) -> dict[str, Any]:
     Its `max_input_tokens` is the prompt's limit for some models, the window for others: a figure as large as our
     table's window is read as the window, a smaller one as the limit where our table knows one.
     """
-    is_known = listed.limits or facts["source"] != "default"
-    result: dict[str, Any] = {"source": "litellm"} if is_known else {}
-    if listed.limits:
-        read, written = listed.limits
+    # figures that are missing, or so odd that they must be a mistake, are none
+    read, written = (int(_number(listed, f"max_{side}_tokens")) for side in ("input", "output"))
+    has_limits = 0 < written <= read
+    result: dict[str, Any] = {"source": "litellm"} if has_limits or facts["source"] != "default" else {}
+    if has_limits:
         result |= {"window": read, "max_output": written}
         if facts.get("max_input") and read >= facts["window"]:
             result |= {"max_input": read - written}
         elif facts.get("max_input"):
             result |= {"window": read + written, "max_input": read}
-    price = listed.input_cost_per_token
-    if price is not None and listed.output_cost_per_token is not None:
-        result["prices"] = _prices(listed, price, listed.output_cost_per_token)
-    if price and listed.cache_read_input_token_cost:
-        rules = facts.get("cache") or CacheRules()
-        rules = rules if rules.ttl else CacheRules(minimum=1024, ttl=300)
-        written_cost = listed.cache_creation_input_token_cost
-        write = round(written_cost / price, 4) if written_cost else rules.write
-        result["cache"] = replace(rules, read=round(listed.cache_read_input_token_cost / price, 4), write=write)
+    if {"input_cost_per_token", "output_cost_per_token"} <= listed.keys():
+        result["prices"] = _prices(listed)
+    price, cached = _number(listed, "input_cost_per_token"), _number(listed, "cache_read_input_token_cost")
+    if price and cached:
+        rules = facts["cache"] if facts.get("cache", CacheRules()).ttl else CacheRules(minimum=1024, ttl=300)
+        entered = _number(listed, "cache_creation_input_token_cost")
+        write = round(entered / price, 4) if entered else rules.write
+        result["cache"] = replace(rules, read=round(cached / price, 4), write=write)
     return result
 
 
-def _prices(listed: ListedModel, read: float, written: float) -> Prices:
-    above = (listed.input_cost_above or read, listed.output_cost_above or written) if listed.above else (0.0, 0.0)
-    each = [round(price * 1e6, 6) for price in (read, written, *above)]
-    return Prices(each[0], each[1], listed.above, each[2], each[3])
+def _number(listed: ListedModel, name: str) -> float:
+    value = listed.get(name)
+    return value if isinstance(value, int | float) else 0
+
+
+def _prices(listed: ListedModel) -> Prices:
+    """Return the prices, and those above the first step that the list has."""
+    step = min((int(found[1]) for found in map(_STEP.fullmatch, listed) if found), default=0)
+    names = [f"{side}_cost_per_token" for side in ("input", "output")]
+    usual = [_number(listed, name) for name in names]
+    above = [_number(listed, f"{name}_above_{step}k_tokens") or low for name, low in zip(names, usual, strict=True)]
+    each = [round(price * 1e6, 6) for price in (*usual, *(above if step else (0.0, 0.0)))]
+    return Prices(each[0], each[1], step * 1000, each[2], each[3])
 
 
 def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool) -> dict[str, Any]:
     own = settings.model_dump(include={"max_output", "reserve"}, exclude_none=True)
     window = settings.num_ctx or settings.window if ollama else settings.window
     if window is not None:
-        own = {"window": window, "max_input": None, "reserve": _fitting_reserve(facts, window)} | own
+        # the table's reserve may be too much of a smaller window
+        reserve = facts.get("reserve")
+        fitting = reserve if reserve is not None and reserve <= window // 4 else None
+        own = {"window": window, "max_input": None, "reserve": fitting} | own
     own |= _counting(facts, settings)
+    plain = {name: getattr(settings, name) for name in ("prices", "binds_reasoning", "cache")}
+    own |= {name: value for name, value in plain.items() if value is not None}
     if settings.tokenizer is not None:
         own["names_tokenizer"] = True
-    if settings.prices is not None:
-        own["prices"] = settings.prices
-    if settings.binds_reasoning is not None:
-        own["binds_reasoning"] = settings.binds_reasoning
-    if settings.cache is not None:
-        own["cache"] = settings.cache
     is_known = not ollama and facts["source"] != "default"
     if window is not None or (is_known and own.keys() - {"binds_reasoning", "names_tokenizer"}):
         own["source"] = "config"
     return own
-
-
-def _fitting_reserve(facts: Mapping[str, Any], window: int) -> int | None:
-    """Return the table's reserve, unless it is too much of a window that the configuration made smaller."""
-    reserve: int | None = facts.get("reserve")
-    return reserve if reserve is not None and reserve <= window // 4 else None
 
 
 def _counting(facts: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:

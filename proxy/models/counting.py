@@ -41,9 +41,8 @@ _SEALED_BYTES = 4
 _DATA_URL = re.compile(r"data:(image/)?[\w.+/-]*;base64,", re.IGNORECASE)
 _PUBLISHED = frozenset({"text", "input_text", "output_text", "refusal"})
 
-_PAGE_TOKENS, _PAGE_BYTES = 2000, 50_000
-"""A PDF's page as text and image, and the bytes that such a page usually has."""
-_MOST_PAGES = 100
+_PAGE_TOKENS, _PAGE_BYTES, _MOST_PAGES = 2000, 50_000, 100
+"""A PDF's page as text and image, the bytes that such a page usually has, and the most pages: an estimate."""
 _SOUND_BYTES = 16_000
 _USUAL_SECONDS = 30
 
@@ -142,7 +141,7 @@ class Tally:
     def _value(self, key: str, text: str) -> None:
         url = _DATA_URL.match(text)
         if url is not None and url[1]:
-            self.media += self._image({"url": text}, None)
+            self.media += self._image({"url": text})
         elif url is not None or key in _SEALED:
             self.text += ceil(base64_bytes(text) / _SEALED_BYTES)
         elif key not in _SILENT:
@@ -153,16 +152,15 @@ class Tally:
         inner = inner if isinstance(inner, Mapping) else {"url": inner}
         if kind in IMAGES:
             return self._image(inner, part.get("detail"))
+        data = inner.get("data") if kind in SOUNDS else inner.get("file_data", inner.get("data"))
         if kind in SOUNDS:
-            return ceil(_seconds(inner.get("data")) * self.family.audio_rate)
-        return _file_tokens(inner)
+            return ceil(_seconds(data) * self.family.audio_rate)
+        pages = ceil((base64_bytes(data) if isinstance(data, str) else 0) / _PAGE_BYTES)
+        return _PAGE_TOKENS * min(_MOST_PAGES, max(1, pages))
 
-    def _image(self, image: Mapping[str, Any], outer_detail: Any) -> int:
-        url, data, detail = (
-            image.get("url", image.get("image_url")),
-            image.get("data"),
-            image.get("detail", outer_detail),
-        )
+    def _image(self, image: Mapping[str, Any], outer_detail: Any = None) -> int:
+        url, data = image.get("url", image.get("image_url")), image.get("data")
+        detail = image.get("detail", outer_detail)
         found = data_url_dimensions(url) if isinstance(url, str) else None
         if found is None and isinstance(data, str):
             found = base64_dimensions(data)
@@ -197,13 +195,6 @@ def _seconds(data: Any) -> float:
     head = decoded_head(data, 44)
     rate = int.from_bytes(head[28:32], "little") if head[:4] == b"RIFF" and head[8:12] == b"WAVE" else 0
     return base64_bytes(data) / (rate if rate >= 1000 else _SOUND_BYTES)
-
-
-def _file_tokens(file: Mapping[str, Any]) -> int:
-    """Return a page of 2,000 tokens for each 50 KB, at most a hundred: an estimate of a PDF's texts and images."""
-    data = file.get("file_data", file.get("data"))
-    size = base64_bytes(data) if isinstance(data, str) else 0
-    return _PAGE_TOKENS * min(_MOST_PAGES, max(1, ceil(size / _PAGE_BYTES)))
 
 
 # --- tools ---
@@ -242,62 +233,45 @@ def count_tool(tally: Tally, tool: Mapping[str, Any]) -> None:
         tally.add_json(grammar)
 
 
-def _property(tally: Tally, name: str, schema: Any, depth: int) -> None:
-    tally.text += PROPERTY_FRAME
-    if not isinstance(schema, Mapping):
-        tally.add_json({name: schema})
-        return
-    if not schema.keys() <= _FLAT or not isinstance(schema.get("type"), str) or "description" not in schema:
-        tally.estimated = True
-    tally.add(f"{name}:{_type(schema)}:{_description(schema)}")
-    _shape(tally, schema, depth)
-
-
 def _shape(tally: Tally, schema: Mapping[str, Any], depth: int) -> None:
     if depth > _DEEPEST:
         tally.add_json(schema)
         return
-    _enum(tally, schema.get("enum"))
-    if _mapping(schema.get("properties")):
+    items = schema.get("enum")
+    if isinstance(items, list) and items:
+        tally.text += ENUM_FRAME + ITEM_FRAME * len(items)
+        for item in items:
+            tally.add(item if isinstance(item, str) else compact(item))
+    if isinstance(members := schema.get("properties"), Mapping) and members:
         tally.text += PROPERTIES_FRAME
-    for name, inner in _members(schema):
-        _property(tally, name, inner, depth + 1)
-    for inner in _alternatives(schema):
-        _nameless(tally, inner, depth)
+    for name, inner in _inside(schema):
+        _property(tally, name, inner, depth)
     for key in ("default", "const", "pattern", "format", "examples"):
         if schema.get(key) is not None:
             tally.add_json(schema[key])
 
 
-def _nameless(tally: Tally, schema: Any, depth: int) -> None:
-    if isinstance(schema, Mapping):
-        tally.estimated = True
-        tally.add(f"{_type(schema)}:{_description(schema)}".rstrip(":"))
-        _shape(tally, schema, depth + 1)
-
-
-def _members(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _inside(schema: Mapping[str, Any]) -> Iterator[tuple[str | None, Any]]:
+    """Yield the members of an object with their names, then alternatives and the items of an array."""
     for key in ("properties", "$defs", "definitions"):
-        for name, inner in _mapping(schema.get(key)).items():
-            yield str(name), inner
-
-
-def _alternatives(schema: Mapping[str, Any]) -> Iterator[Any]:
+        if isinstance(found := schema.get(key), Mapping):
+            yield from ((str(name), inner) for name, inner in found.items())
     for key in ("anyOf", "oneOf", "allOf", "prefixItems", "items", "additionalProperties", "not"):
         found = schema.get(key)
-        yield from found if isinstance(found, list) else (found,)
+        yield from ((None, inner) for inner in (found if isinstance(found, list) else [found]))
 
 
-def _mapping(value: Any) -> Mapping[Any, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _enum(tally: Tally, items: Any) -> None:
-    if not isinstance(items, list) or not items:
+def _property(tally: Tally, name: str | None, schema: Any, depth: int) -> None:
+    tally.text += 0 if name is None else PROPERTY_FRAME
+    if not isinstance(schema, Mapping):
+        if name is not None:
+            tally.add_json({name: schema})
         return
-    tally.text += ENUM_FRAME + ITEM_FRAME * len(items)
-    for item in items:
-        tally.add(item if isinstance(item, str) else compact(item))
+    is_flat = schema.keys() <= _FLAT and isinstance(schema.get("type"), str) and "description" in schema
+    tally.estimated = tally.estimated or name is None or not is_flat
+    about = f"{_type(schema)}:{_description(schema)}"
+    tally.add(about.rstrip(":") if name is None else f"{name}:{about}")
+    _shape(tally, schema, depth + 1)
 
 
 def _type(schema: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -195,66 +195,66 @@ class AnthropicAnswer:
 
     def deltas(self, part: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
         """Yield what an event adds to the message, or a whole answer; None for a sign of life."""
-        for event in _events_of(part) if "content" in part else (part,):
-            yield from self._added(event)
-
-    def _added(self, event: Mapping[str, Any]) -> Sequence[dict[str, Any] | None]:
-        blocks = self.rounds[-1]
         try:
-            blocks.feed(event)
-            self.is_over = event["type"] == "message_stop"
-            if not event["type"].startswith("content_block_"):
-                return [None] if event["type"] == "ping" else []
-            if event["index"] != len(blocks.content) - 1:
-                raise nonsense(Anthropic.server)
-            match event["type"]:
-                case "content_block_start":
-                    return self._begin(blocks.content[-1])
-                case "content_block_delta":
-                    return self._more(blocks.content[-1], event["delta"])
-            return self._end(blocks)
+            for event in _events_of(part) if "content" in part else (part,):
+                yield from self._added(event)
         except (KeyError, TypeError, AttributeError):
             raise nonsense(Anthropic.server) from None
 
-    def _begin(self, block: Block) -> list[dict[str, Any]]:
+    def _added(self, event: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
+        blocks, kind = self.rounds[-1], event["type"]
+        blocks.feed(event)
+        self.is_over = kind == "message_stop"
+        if kind == "ping":
+            yield None
+        if not kind.startswith("content_block_"):
+            return
+        if event["index"] != len(blocks.content) - 1:
+            raise nonsense(Anthropic.server)
+        block = blocks.content[-1]
+        match kind:
+            case "content_block_start":
+                yield from self._begin(block)
+            case "content_block_delta":
+                yield from self._more(block, event["delta"])
+            case _:
+                yield from self._end(block, has_arguments=any(blocks.arguments))
+
+    def _begin(self, block: Block) -> Iterator[dict[str, Any]]:
         if not all(isinstance(block.get(name, ""), str) for name in ("type", "text", "thinking")):
             raise nonsense(Anthropic.server)
         match block["type"]:
-            case "text":
-                return [{"content": block["text"]}] if block.get("text") else []
+            case "text" if block.get("text"):
+                yield {"content": block["text"]}
             case "thinking" | "redacted_thinking" as kind:
                 self._thoughts += 1
                 text = {"reasoning_content": block["thinking"]} if block.get("thinking") else {}
-                is_whole = block.get("signature") or kind == "redacted_thinking"
-                return [{**text, **self._thought(block)}] if text or is_whole else []
+                if text or block.get("signature") or kind == "redacted_thinking":
+                    yield {**text, **self._thought(block)}
             case "tool_use":
                 self._calls += 1
-                return [self._call({"id": block["id"], "type": "function"}, {"name": block["name"], "arguments": ""})]
-        return []
+                yield self._call({"id": block["id"], "type": "function"}, {"name": block["name"], "arguments": ""})
 
-    def _more(self, block: Block, delta: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _more(self, block: Block, delta: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         match delta["type"]:
             case "text_delta":
-                return [{"content": delta["text"]}]
+                yield {"content": delta["text"]}
             case "input_json_delta" if delta["partial_json"] and block["type"] == "tool_use":
-                return [self._call({}, {"arguments": delta["partial_json"]})]
+                yield self._call({}, {"arguments": delta["partial_json"]})
             case "thinking_delta" if delta["thinking"]:
                 thought = self._thought({"type": "thinking", "thinking": delta["thinking"]})
-                return [{"reasoning_content": delta["thinking"], **thought}]
+                yield {"reasoning_content": delta["thinking"], **thought}
             case "signature_delta":
                 first = {} if block.get("thinking") else {"thinking": ""}
-                return [self._thought({"type": "thinking", **first, "signature": delta["signature"]})]
-        return []
+                yield self._thought({"type": "thinking", **first, "signature": delta["signature"]})
 
-    def _end(self, blocks: Blocks) -> list[dict[str, Any]]:
-        block = blocks.content[-1]
+    def _end(self, block: Block, *, has_arguments: bool) -> Iterator[dict[str, Any]]:
         if block["type"] == "text":
             start, self._length = self._length, self._length + len(block["text"])
-            cited = [annotation(each, start, self._length) for each in block.get("citations") or ()]
-            return [{"annotations": cited}] if cited else []
-        if block["type"] == "tool_use" and not any(blocks.arguments):
-            return [self._call({}, {"arguments": encode(block.get("input") or {}).decode()})]
-        return []
+            if cited := [annotation(each, start, self._length) for each in block.get("citations") or ()]:
+                yield {"annotations": cited}
+        elif block["type"] == "tool_use" and not has_arguments:
+            yield self._call({}, {"arguments": encode(block.get("input") or {}).decode()})
 
     def _thought(self, block: Block) -> dict[str, Any]:
         """Return the delta of a thinking block, with the index and type by which SDKs accumulate it."""

@@ -1,7 +1,7 @@
 """Every provider that does not speak OpenAI's API, through litellm, which runs in a process of its own.
 
 The process is a small HTTP server on a Unix socket that answers as OpenAI does, so this upstream is OpenAI's kind with
-another address. `worker` is that server, `provider` its translation.
+another address. `worker` is that server.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
+from pydantic import SecretStr
 
 from proxy.chat.errors import NotFound, Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream, Settings
@@ -61,8 +62,8 @@ class LitellmProcess:
         self._folder = os.path.join(tempfile.gettempdir(), f"penstock-litellm-{secrets.token_hex(8)}")
         self.socket = os.path.join(self._folder, "socket")
         """The path of its socket, in a private folder."""
-        self._upstreams = {name: _revealed(each) for name, each in upstreams.items()}
-        self._telemetry = settings.telemetry.model_dump(mode="json")
+        revealed = {name: each.model_dump() for name, each in upstreams.items()}
+        self._settings = revealed, settings.telemetry.model_dump(mode="json")
         self._users = set(upstreams)
         self._process: asyncio.subprocess.Process | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -95,7 +96,7 @@ class LitellmProcess:
             async with asyncio.timeout(_START):
                 if sink is not None:
                     # not as an argument or in the environment, which other users may read
-                    sink.write(orjson.dumps([self._upstreams, self._telemetry]) + b"\n")
+                    sink.write(orjson.dumps(self._settings, default=SecretStr.get_secret_value) + b"\n")
                 if source is None or not await source.readline():
                     raise OSError("the process of litellm did not start")
         except BaseException:
@@ -201,13 +202,3 @@ class Foreign(OpenAI):
     async def aclose(self) -> None:
         await super().aclose()
         await self._process.leave(self.name)
-
-
-def _revealed(settings: ForeignUpstream) -> dict[str, Any]:
-    """Return the settings with their secrets, for the process alone."""
-    key = settings.api_key
-    return {
-        **settings.model_dump(mode="json", exclude={"api_key", "options"}),
-        "api_key": None if key is None else key.get_secret_value(),
-        "options": {name: value.get_secret_value() for name, value in settings.options.items()},
-    }

@@ -46,11 +46,14 @@ _log = logging.getLogger("penstock.foreign")
 def explain(error: BaseException, upstream: str, answer: LastAnswer, hide: Iterable[str]) -> PenstockError:
     """Return the client's error: `Refused`, or `UpstreamFailed` if no answer came. Hide the given texts."""
     links = [*_chain(error)]
+    real = [link for link in links if type(link).__module__ != "litellm.exceptions"]
     if 300 <= answer.status < 400:
         return redirected(upstream)
-    if answer.status < 400 and (failure := _first_failure(links, upstream)) is not None:
+    if answer.status < 400 and (failure := next(filter(None, (_failure(link, upstream) for link in real)), None)):
         return failure
-    cause = next((link for link in links if _is_real(link) and _status(link)), None)
+    if answer.status < 400 and any("Timeout" in _classes(link) for link in links):
+        return too_late(upstream)
+    cause = next(filter(_status, real), None)
     text = _text(answer, links, cause or error)
     if 0 < answer.status < 400 and not text:
         return nonsense("this provider")
@@ -95,19 +98,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = getattr(link, "original_exception", None) or link.__cause__ or link.__context__
 
 
-def _is_real(error: BaseException) -> bool:
-    return type(error).__module__ != "litellm.exceptions"
-
-
 def _classes(error: BaseException) -> set[str]:
     return {cls.__name__ for cls in type(error).__mro__}
-
-
-def _first_failure(links: Iterable[BaseException], upstream: str) -> PenstockError | None:
-    failures = (_failure(link, upstream) for link in links if _is_real(link))
-    if (first := next(filter(None, failures), None)) is not None:
-        return first
-    return too_late(upstream) if any("Timeout" in _classes(link) for link in links) else None
 
 
 def _failure(error: BaseException, upstream: str) -> PenstockError | None:
@@ -145,6 +137,5 @@ def _retry_info(error: Mapping[str, Any]) -> dict[str, str]:
 
 def _hidden(text: str, hide: Iterable[str]) -> str:
     for secret in sorted(hide, key=len, reverse=True):
-        if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, "***")
+        text = text.replace(secret, "***") if len(secret) >= SHORTEST_SECRET else text
     return text

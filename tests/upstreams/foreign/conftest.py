@@ -12,7 +12,7 @@ from proxy.chat import ChatRequest
 from proxy.config.settings import ForeignUpstream
 from proxy.testing import chat
 from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.foreign.provider import Provider
+from proxy.upstreams.foreign.worker import Provider
 from proxy.upstreams.refusal import Refused
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 

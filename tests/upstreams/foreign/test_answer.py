@@ -17,7 +17,7 @@ from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.completion import Completion, spent
 from proxy.upstreams.foreign import library as foreign_library
-from proxy.upstreams.foreign.provider import ForeignAnswer, Provider
+from proxy.upstreams.foreign.worker import ForeignAnswer, Provider
 from tests.upstreams.foreign.conftest import KEY, MODEL, ask, call, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
@@ -129,7 +129,7 @@ async def test_first_requests_share_an_import_off_the_loop(upstream: Provider, m
         assert beaten.wait(60)
         return real()
 
-    monkeypatch.setattr("proxy.upstreams.foreign.provider.load", slow)
+    monkeypatch.setattr("proxy.upstreams.foreign.worker.load", slow)
 
     async def heart() -> None:
         while not loads:

@@ -20,7 +20,7 @@ from proxy.models.usage import UsageReader
 from proxy.upstreams import foreign
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.foreign import Foreign, LitellmProcess
-from proxy.upstreams.foreign.provider import Provider
+from proxy.upstreams.foreign.worker import Provider
 from proxy.upstreams.openai import OpenAI
 from proxy.upstreams.refusal import Refused
 from tests.scripted import read

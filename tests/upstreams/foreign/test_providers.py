@@ -10,7 +10,7 @@ from aiohttp import web
 
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.foreign.provider import Provider
+from proxy.upstreams.foreign.worker import Provider
 from tests.loopback import serving
 from tests.upstreams.foreign.conftest import ask, error, send
 from tests.upstreams.streams import events

@@ -11,7 +11,7 @@ from proxy.chat.errors import NotFound, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.testing import tool
 from proxy.upstreams.foreign import library as foreign_library
-from proxy.upstreams.foreign.provider import Provider
+from proxy.upstreams.foreign.worker import Provider
 from tests.upstreams.foreign.conftest import KEY, MODEL, ask, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from proxy.upstreams.foreign.provider import Provider
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
@@ -17,6 +16,7 @@ from proxy.config.settings import AnthropicUpstream, ForeignUpstream, OllamaUpst
 from proxy.testing import chat, tool
 from proxy.upstreams.anthropic import Anthropic
 from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.foreign.worker import Provider
 from proxy.upstreams.ollama import Ollama
 from tests.loopback import serving
 from tests.upstreams.foreign.conftest import close_litellm

@@ -18,7 +18,7 @@ from proxy.chat.errors import BadRequest, NotFound, Rejected
 from proxy.chat.markers import named_handles
 from proxy.server.api.endpoint import NO_STORE, Fields, valid
 from proxy.server.api.erase import tenant_of_name
-from proxy.server.replay.reading import recorded_body, recorded_usage
+from proxy.server.replay.reading import saved_form
 from proxy.state.archive import Archives
 from proxy.state.workers import Peers, Question
 from proxy.telemetry import record_table as table
@@ -112,7 +112,10 @@ class RecordsApi:
         if kind == "jsonl":
             if any(record.get("text") is None for record in records):
                 raise without_text()
-            media, content = "application/jsonl", b"".join(orjson.dumps(_saved(record)) + b"\n" for record in records)
+            media, content = (
+                "application/jsonl",
+                b"".join(orjson.dumps(saved_form(record)) + b"\n" for record in records),
+            )
         elif kind == "csv":
             media, content = "text/csv; charset=utf-8", _costs(records)
         else:
@@ -162,14 +165,6 @@ def without_text() -> Rejected:
     """Return the error that operators get where records have no text."""
     told = "the text was not kept; set records: {text: true} in the configuration"
     return Rejected(told, code="records_without_text", status=403)
-
-
-def _saved(record: Record) -> dict[str, Any]:
-    """Return a request as `penstock serve --save` writes it, in the form of chat completions."""
-    answer = record["text"]["answer"]
-    response = {"choices": [{"index": 0, "message": answer}], "usage": recorded_usage(record)}
-    told = {"at": datetime.fromisoformat(record["started"]).timestamp(), "conversation": record["conversation"]}
-    return {"request": recorded_body(record), **({"response": response} if answer else {}), **told}
 
 
 def _costs(records: Sequence[Record]) -> bytes:

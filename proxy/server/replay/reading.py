@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,44 +53,33 @@ def read(path: Path) -> list[Conversation]:
 
     Requests that were saved without messages, which the vendor had, are left out with a warning.
     """
-    conversations: list[Conversation] = []
-    loose: dict[str, list[RecordedRequest]] = {}
+    talks: dict[str, list[RecordedRequest]] = {}
+    sources: dict[str, str] = {}
     stored: Stored = {}
     empty: list[str] = []
     for place, row, line in _rows(path):
         try:
-            for item in (_whole(each, stored) for each in _unpacked(row)):
-                if _is_list(item):
-                    conversations.append(_message_list(item, path.stem, len(conversations) + 1))
-                elif isinstance(body := item.get("request"), dict) and not {"messages", "input"} & body.keys():
-                    empty.append(place)
-                else:
-                    point, name = _point(item, line if item is row else None)
-                    loose.setdefault(name, []).append(point)
+            for item in _unpacked(row):
+                for saved in _as_saved(item, f"{path.stem}-{len(talks) + 1}"):
+                    whole, own = _whole(saved, stored), item.get("request", item)
+                    if own is not item and not _has_messages(whole["request"]):
+                        empty.append(place)
+                        continue
+                    # the bytes of a request count, as handles are made of them
+                    is_own = item is row and whole["request"] is own
+                    raw = None if not is_own else line if own is item else Body(line).raw_of("request")
+                    point, name = _point(whole, raw)
+                    talks.setdefault(name, []).append(point)
+                    sources.setdefault(name, str(item.get("source", path.stem)))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, BadRequest) as error:
             told = str(error) if isinstance(error, BadRequest) else f"no conversation ({type(error).__name__}: {error})"
             raise BadRequest(f"{place}: {told}; docs/how-to/replay.md has the forms") from None
-    for name, points in loose.items():
-        points.sort(key=lambda point: point.at or 0.0)  # stable where nothing says when they came
-        conversations.append(Conversation(name, path.stem, [*_answered(points)]))
-    _warn(empty)
-    if not conversations:
-        raise BadRequest(f"{path}: no conversation in it")
-    return conversations
-
-
-def _warn(empty: Sequence[str]) -> None:
-    """Tell of requests without messages, of which these are the places."""
     if empty:
         told = f"{counted(len(empty), 'request')} without messages left out, the first at {empty[0]}"
         print(f"warning: {told}", file=sys.stderr)
-
-
-def _is_list(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is a whole conversation; a request names a model, and ends with the open message."""
-    if "request_points" in row or "messages" not in row or "text" in row:
-        return "request_points" in row
-    return "model" not in row or bool(_answer(row["messages"][-1:]))
+    if not talks:
+        raise BadRequest(f"{path}: no conversation in it")
+    return [Conversation(name, sources[name], _answered(points)) for name, points in talks.items()]
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
@@ -117,7 +106,26 @@ def _unpacked(row: Any) -> Iterator[Mapping[str, Any]]:
         yield from _unpacked(item)
 
 
-def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversation:
+def _as_saved(row: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
+    """Yield what a row has in the form of saved requests; a message list without an id is called `name`."""
+    if _is_list(row):
+        yield from _of_list(row, name)
+    elif isinstance(row.get("text"), dict):
+        yield saved_form(row)
+    elif "request_id" in row:
+        raise BadRequest("a record without text: /admin/requests/{id} has it where `records: {text: true}` is set")
+    else:
+        yield row if "request" in row else {"request": row}
+
+
+def _is_list(row: Mapping[str, Any]) -> bool:
+    """Return whether a row is a whole conversation; a request names a model, and ends with the open message."""
+    if "request_points" in row or "messages" not in row or "text" in row:
+        return "request_points" in row
+    return "model" not in row or bool(_answer(row["messages"][-1:]))
+
+
+def _of_list(row: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
     messages: list[dict[str, Any]] = row["messages"]
     request_of({"messages": messages})  # raises for what is wrong with an answer, too
     points = row.get("request_points")
@@ -125,36 +133,54 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
         points = [place for place, each in enumerate(messages) if place and each["role"] == "assistant"]
         points += [] if messages[-1]["role"] == "assistant" else [len(messages)]
     shared = {key: row[key] for key in ("model", "tools") if row.get(key)}
-    requests = [
-        RecordedRequest({**shared, "messages": messages[:point]}, answer=_answer(messages[point:])) for point in points
-    ]
-    return Conversation(str(row.get("id", f"{source}-{number}")), str(row.get("source", source)), requests)
+    for point in points:
+        request, answer = {**shared, "messages": messages[:point]}, _answer(messages[point:])
+        yield {"conversation": row.get("id", name), "request": request, "answer": answer}
+
+
+def saved_form(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with text as `penstock serve --save` writes it, in the form of chat completions."""
+    usage = {"prompt_tokens": record.get("input_tokens"), "completion_tokens": record.get("output_tokens")}
+    usage |= {"prompt_tokens_details": {"cached_tokens": record.get("cached_tokens")}}
+    answer, came, sent = record["text"].get("answer"), recorded_body(record), recorded_body(record, "after")
+    return {
+        "at": record.get("ended"),
+        "conversation": record.get("conversation"),
+        "request": came,
+        **({"sent": sent} if sent != came else {}),
+        "response": {"choices": [{"index": 0, "message": answer}] if answer else [], "usage": usage},
+    }
+
+
+def recorded_body(record: Mapping[str, Any], when: str = "before") -> dict[str, Any]:
+    """Return the request in a record with text, as the client sent it or (`after`) as it was sent on."""
+    text = record["text"]
+    tools = text.get(f"tools_{when}")
+    return {"model": record["model"], "messages": text[when], **({"tools": tools} if tools else {})}
 
 
 Stored = dict[str, list[Any]]
 """By the id of an answer, or of a conversation that the vendor keeps, all of it up to here."""
 
-AnyMessage = TypeVar("AnyMessage", bound=Mapping[str, Any])
-
-_CONTINUES = frozenset({"previous_response_id", "conversation", "thread"})
-
 
 def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
     """Return a row with the whole conversation in its request, also where the vendor had the beginning of it."""
-    body, response = row.get("request"), row.get("response")
-    if not isinstance(body, dict):
-        return row
+    body, response = row["request"], row.get("response")
     name, listed = _listed(body)
-    thread, whole = body.get("thread") or {}, body.get("conversation")
+    whole = body.get("conversation")
     whole = whole.get("id") if isinstance(whole, dict) else whole
-    before = body.get("previous_response_id") or thread.get("previous_message_id") or whole
+    before = body.get("previous_response_id") or whole
     if before in stored:
         listed = [*stored[before], *listed]
-        bare = {key: value for key, value in body.items() if key not in _CONTINUES}
+        bare = {key: value for key, value in body.items() if key not in ("previous_response_id", "conversation")}
         row = {**row, "request": {**bare, name: listed}}
     if isinstance(response, dict) and isinstance(response.get("id"), str):
         stored |= {id: [*listed, *_output_of(response)] for id in (response["id"], whole) if id}
     return row
+
+
+def _has_messages(body: Mapping[str, Any]) -> bool:
+    return not body.keys().isdisjoint(("messages", "input"))
 
 
 def _listed(body: Mapping[str, Any]) -> tuple[str, list[Any]]:
@@ -171,51 +197,36 @@ def _output_of(response: Mapping[str, Any]) -> list[Any]:
     return [{"role": "assistant", "content": content}] if isinstance(content, list) else []
 
 
-def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest, str]:
-    """Return a request, and the name of its conversation; `line` has its bytes."""
-    name, raw = row.get("conversation") or row.get("conversation_id"), None
-    if isinstance(row.get("text"), dict):
-        saved = {"request": recorded_body(row), "sent": recorded_body(row, "after"), "usage": recorded_usage(row)}
-        row = {**saved, "answer": row["text"].get("answer"), "at": row.get("ended")}
-    elif "request_id" in row:
-        raise BadRequest("a record without text: /admin/requests/{id} has it where `records: {text: true}` is set")
-    elif "request" in row:
-        raw = None if line is None else Body(line).raw_of("request")
-    else:
-        row, raw = {"request": row}, line
+def _point(row: Mapping[str, Any], raw: bytes | None) -> tuple[RecordedRequest, str]:
+    """Return a request, and the name of its conversation. `raw` is the request as the file has it."""
     body, response, answer = row["request"], row.get("response"), row.get("answer")
-    if not isinstance(body.get("messages", []), list) or not {"messages", "input"} & body.keys():
+    if not isinstance(body.get("messages", []), list) or not _has_messages(body):
         raise BadRequest("messages must be a list of messages")
     if isinstance(response, dict):
-        choices = response.get("choices") or [{}]
-        answer = _native_answer(body, _output_of(response)) or choices[0].get("message")
+        name, listed = _listed(body)
+        if behind := _output_of(response):
+            answer = _answer(request_of({**body, name: [*listed, *behind]}).messages[-1:])
+        else:
+            answer = (response.get("choices") or [{}])[0].get("message")
     if answer is not None:
         request_of({"messages": [answer]})
     reported = {"usage": row["usage"]} if row.get("usage") else response
     usage = UsageReader().of_body(encode(reported)) if isinstance(reported, dict) else None
     headers = {str(name).lower(): str(value) for name, value in (row.get("headers") or {}).items()}
-    if not name:
+    conversation = row.get("conversation") or row.get("conversation_id")
+    if not conversation:
         who = identify(headers, request_of(body))
-        name = f"{who.tenant[:8]}/{who.scope}"
-    return RecordedRequest(body, raw, answer, headers, _seconds(row.get("at")), usage, row.get("sent")), str(name)
+        conversation = f"{who.tenant[:8]}/{who.scope}"
+    at = row.get("at")
+    seconds = datetime.fromisoformat(at).timestamp() if isinstance(at, str) else None if at is None else float(at)
+    return RecordedRequest(body, raw, answer, headers, seconds, usage, row.get("sent")), str(conversation)
 
 
-def _native_answer(body: Mapping[str, Any], behind: list[Any]) -> Mapping[str, Any] | None:
-    name, listed = _listed(body)
-    return _answer(request_of({**body, name: [*listed, *behind]}).messages[-1:]) if behind else None
+AnyMessage = TypeVar("AnyMessage", bound=Mapping[str, Any])
 
 
-def recorded_body(record: Mapping[str, Any], when: str = "before") -> dict[str, Any]:
-    """Return the request in a record with text, as the client sent it or (`after`) as it was sent on."""
-    text = record["text"]
-    tools = text.get(f"tools_{when}")
-    return {"model": record["model"], "messages": text[when], **({"tools": tools} if tools else {})}
-
-
-def recorded_usage(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the usage in a record, in the form of chat completions."""
-    usage = {"prompt_tokens": record.get("input_tokens"), "completion_tokens": record.get("output_tokens")}
-    return {**usage, "prompt_tokens_details": {"cached_tokens": record.get("cached_tokens")}}
+def _answer(behind: Sequence[AnyMessage]) -> AnyMessage | None:
+    return behind[0] if behind and behind[0].get("role") == "assistant" else None
 
 
 def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
@@ -223,18 +234,10 @@ def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
     return _answer(later.messages[len(request.messages) :])
 
 
-def _answered(points: Sequence[RecordedRequest]) -> Iterator[RecordedRequest]:
-    for point, later in zip_longest(points, points[1:]):
-        if point.answer is None and later is not None:
-            point = replace(point, answer=answer_in(request_of(point.body), request_of(later.body)))
-        yield point
-
-
-def _answer(behind: Sequence[AnyMessage]) -> AnyMessage | None:
-    return behind[0] if behind and behind[0].get("role") == "assistant" else None
-
-
-def _seconds(value: Any) -> float | None:
-    if isinstance(value, str):
-        return datetime.fromisoformat(value).timestamp()
-    return float(value) if isinstance(value, (int, float)) else None
+def _answered(points: list[RecordedRequest]) -> list[RecordedRequest]:
+    """Return requests in their order, each with its answer."""
+    points.sort(key=lambda point: point.at or 0.0)  # stable where nothing says when they came
+    for place, (point, later) in enumerate(pairwise(points)):
+        if point.answer is None:
+            points[place] = replace(point, answer=answer_in(request_of(point.body), request_of(later.body)))
+    return points

@@ -11,8 +11,6 @@ from typing import Any
 from proxy.server.replay.score import OTHERS, OWN, Replayed, Turn
 from proxy.text import columns, counted, figure
 
-RULES = (OWN, *OTHERS)
-
 _MET = 0.05
 
 _MOST = 5
@@ -22,30 +20,23 @@ Rows = Sequence[Sequence[str]]
 """A table; its first row is the head."""
 
 
-def build_report(
-    replayed: Sequence[Replayed], against: Sequence[Replayed] | None = None, *, file: str = ""
-) -> dict[str, Any]:
-    """Return a replay as JSON values: totals, the same by source, and each turn. `file` is the other chain's."""
-    by_source: dict[str, tuple[list[Replayed], list[Replayed]]] = defaultdict(lambda: ([], []))
-    for place, side in enumerate((replayed, against or ())):
-        for each in side:
-            by_source[each.conversation.source][place].append(each)
-    chain, other = (
-        ", ".join(dict.fromkeys(turn["chain"] for turn in _turns(side))) for side in (replayed, against or ())
-    )
-    is_compared = against is not None
+def build_report(*sides: Sequence[Replayed], file: str = "") -> dict[str, Any]:
+    """Return a replay as JSON values: totals, the same by source, and each turn. `file` is the second chain's."""
+    chain, *others = (", ".join(dict.fromkeys(turn["chain"] for turn in _turns(side))) for side in sides)
+    sources = dict.fromkeys(each.conversation.source for each in sides[0])
     return {
         "chain": chain,
-        "against": f"{other}{f' of {file}' if file else ''}" if is_compared else None,
-        "total": totals(replayed, against),
+        "against": f"{others[0]}{f' of {file}' if file else ''}" if others else None,
+        "total": totals(*sides),
         "sources": {
-            source: totals(ours, theirs if is_compared else None) for source, (ours, theirs) in by_source.items()
+            source: totals(*([each for each in side if each.conversation.source == source] for side in sides))
+            for source in sources
         },
         "conversations": [
             {"name": each.conversation.name, "source": each.conversation.source, "turns": each.turns}
-            for each in replayed
+            for each in sides[0]
         ],
-        **({} if against is None else {"against_total": totals(against)}),
+        **({"against_total": totals(sides[1])} if others else {}),
     }
 
 
@@ -69,13 +60,13 @@ def totals(replayed: Sequence[Replayed], against: Sequence[Replayed] | None = No
     lost = values["needed"] - values["visible"] - values["retrievable"]
     ends = [each.turns[-1]["messages"] for each in replayed if each.turns]
     breaks = [turn["broken"]["lost"] for turn in sent if turn["broken"] is not None]
+    recalled = [turn["recalled"] for turn in turns if turn["recalled"]]
     times = sorted(turn["milliseconds"] for turn in turns)
     steps: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for step in (step for turn in turns for step in turn["steps"]):
         steps[step["policy"]].append(step)
-    costs = {rule: _costs(turns, rule) for rule in RULES}
-    others = {} if against is None else {rule: _costs(_turns(against), rule)[0] for rule in RULES}
-    return {
+    costs = {rule: _costs(turns, rule) for rule in (OWN, *OTHERS)}
+    figures = {
         "conversations": len(replayed),
         "requests": len(turns),
         "refused": len(turns) - len(sent),
@@ -94,10 +85,7 @@ def totals(replayed: Sequence[Replayed], against: Sequence[Replayed] | None = No
         "breaks": {"count": len(breaks), "tokens": sum(breaks)},
         "values": {**values, "lost": lost, "survival": _ratio(values["visible"], values["needed"])},
         "messages": {name: sum(end[name] for end in ends) for name in ("all", "removed", "shortened", "gone")},
-        "recalled": {
-            "tokens": sum(turn["recalled"] for turn in turns),
-            "turns": sum(turn["recalled"] > 0 for turn in turns),
-        },
+        "recalled": {"tokens": sum(recalled), "turns": len(recalled)},
         "left_out": sum(len(turn["left_out"]) for turn in turns),
         "internal_calls": sum(max((turn["internal_calls"] for turn in each.turns), default=0) for each in replayed),
         "violations": {
@@ -108,8 +96,11 @@ def totals(replayed: Sequence[Replayed], against: Sequence[Replayed] | None = No
         "milliseconds": {"p50": _percentile(times, 0.5), "p99": _percentile(times, 0.99)},
         "steps": {name: _step(runs) for name, runs in steps.items()},
         "calibration": _calibration([turn["reported"] for turn in turns if turn["reported"] is not None]),
-        **({} if against is None else {"cost_against": {rule: _ratio(costs[rule][0], others[rule]) for rule in RULES}}),
     }
+    if against is not None:
+        others = _turns(against)
+        figures["cost_against"] = {rule: _ratio(ours, _costs(others, rule)[0]) for rule, (ours, _) in costs.items()}
+    return figures
 
 
 def _costs(turns: Sequence[Turn], rule: str) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from proxy.context import Identity
 from proxy.vectors.base import Backend, Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
@@ -54,10 +55,10 @@ async def unseen(folder: Path) -> None:
     texts = [f"tool {n}: " + "does something for somebody. " * 10 for n in range(500)]
     for name in ("500 unseen texts, without the model", "the same after a restart"):
         service = EmbeddingService(Instant(), index)
-        await service.similarities("tenant", "warm", ["warm"], wait=9)
+        await service.bind(Identity("tenant")).similarities("warm", ["warm"], wait=9)
         stalls = asyncio.create_task(_stalls())
         cpu, wall = time.process_time(), time.perf_counter()
-        await service.similarities("tenant", "query", texts, wait=60)
+        await service.bind(Identity("tenant")).similarities("query", texts, wait=60)
         asked = time.perf_counter() - wall
         await service.aclose()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

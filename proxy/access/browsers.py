@@ -50,16 +50,12 @@ class Browsers:
             site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
             if site in ("cross-site", "same-site") and mode != "navigate":
                 raise _refused("requests of web pages of another origin are refused", "foreign_origin")
-        elif not self._is_allowed(origin, host):
+        elif not (_is_same(origin, host) or any(fnmatchcase(origin, glob) for glob in self._origins)):
             message = f"requests of web pages of {origin[:100]!r} are refused; allow them in server.cors_origins"
             raise _refused(message, "foreign_origin")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if method not in ("GET", "HEAD") and (kind in _SIMPLE or (kind == "multipart/form-data" and not takes_forms)):
             raise _refused(f"the content type must be application/json, not {kind}", "unsupported_content_type", 415)
-
-    def _is_allowed(self, origin: str, host: str) -> bool:
-        is_same = _without_port(origin.partition("://")[2]) == _without_port(host)
-        return is_same or any(fnmatchcase(origin, glob) for glob in self._origins)
 
     def _known(self, host: str) -> bool:
         """Return whether nobody else can own the host: an IP address, a name without a dot, or one of the settings."""
@@ -99,8 +95,10 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _without_port(authority: str) -> str:
-    return re.sub(r":(80|443)?$", "", authority.lower())
+def _is_same(origin: str, host: str) -> bool:
+    """Return whether an origin is this host, with the usual port or without one."""
+    one, other = (re.sub(r":(80|443)?$", "", each.lower()) for each in (origin.partition("://")[2], host))
+    return one == other
 
 
 def _refused(message: str, code: str, status: int = 403) -> BadRequest:

@@ -28,6 +28,11 @@ _PAUSE = 60.0
 _REMEMBERED = 300.0
 """Seconds for which a verified token is known: so long a key counts that the provider has withdrawn."""
 _DISCOVERY = "/.well-known/openid-configuration"
+_REASONS: dict[type[jwt.PyJWTError], str] = {
+    jwt.ExpiredSignatureError: "it has expired",
+    jwt.ImmatureSignatureError: "it is not valid yet",
+    jwt.InvalidAudienceError: "it is for another audience",
+}
 _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
@@ -93,12 +98,10 @@ class _Issuer:
                 return claims
             except jwt.InvalidSignatureError:
                 continue
-            except jwt.ExpiredSignatureError:
-                raise _refused("it has expired") from None
-            except jwt.InvalidAudienceError:
-                raise _refused("it is for another audience") from None
+            except jwt.MissingRequiredClaimError as error:
+                raise _refused(f"its claim {error.claim} is missing") from None
             except jwt.PyJWTError as error:
-                raise _refused(_reason(error)) from None
+                raise _refused(_REASONS.get(type(error), "it is not valid")) from None
         raise _refused("no key of its issuer has signed it")
 
     def key_of(self, claims: Mapping[str, Any], digest: str) -> KeySettings:
@@ -171,12 +174,6 @@ def _listed(value: Any) -> list[str]:
     """Return a claim as a list: some providers write one as a text with spaces."""
     values = value.split() if isinstance(value, str) else value
     return [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
-
-
-def _reason(error: jwt.PyJWTError) -> str:
-    if isinstance(error, jwt.MissingRequiredClaimError):
-        return f"its claim {error.claim} is missing"
-    return "it is not valid yet" if isinstance(error, jwt.ImmatureSignatureError) else "it is not valid"
 
 
 def _refused(reason: str) -> Unauthorized:

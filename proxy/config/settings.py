@@ -28,21 +28,13 @@ def _http_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _one_or_more(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-def _none_if_empty(value: Any) -> Any:
-    return None if value == "" else value
-
-
-Key = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+Key = Annotated[SecretStr | None, BeforeValidator(lambda value: None if value == "" else value)]
 """A secret. An empty one, from an unset variable with an empty default, is None."""
 
 Globs = Annotated[
     tuple[str, ...],
     Field(min_length=1),
-    BeforeValidator(_one_or_more),
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
@@ -89,12 +81,10 @@ PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]+)+")
 BYPASS = "bypass"
 """The entry among a key's chains that allows it to skip them."""
 
+_Moment = Annotated[datetime, AfterValidator(lambda each: each if each.tzinfo else each.replace(tzinfo=UTC))]
+
 KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 """The pattern of names of keys."""
-
-
-def _with_zone(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class Allowance(Base):
@@ -145,7 +135,7 @@ class KeySettings(Rights):
     tenant: str | None = Field(default=None, min_length=1)
     """Keys of one tenant share its conversations and archive. By default the key's name."""
 
-    expires: Annotated[datetime, AfterValidator(_with_zone)] | None = None
+    expires: _Moment | None = None
     """`2027-01-31T12:00:00Z`. A date alone means its first moment; without a zone it is UTC."""
 
 
@@ -591,12 +581,12 @@ class RecordsSettings(Base):
     write."""
 
 
-def _short(value: Any) -> Any:
-    return {"keep": False} if value is False or value == "off" else value
-
-
 Records = Annotated[
-    RecordsSettings, BeforeValidator(_short, json_schema_input_type=RecordsSettings | Literal[False, "off"])
+    RecordsSettings,
+    BeforeValidator(
+        lambda value: {"keep": False} if value in (False, "off") else value,
+        json_schema_input_type=RecordsSettings | Literal[False, "off"],
+    ),
 ]
 """The records of requests."""
 

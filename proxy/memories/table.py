@@ -1,17 +1,16 @@
 """The table of memories in the store: a row for each memory, and a version for each owner.
 
-A row is never changed: its key ends with a hash of its content. The version tells in one look whether anything changed.
+The version tells in one look whether anything changed; it is written last, so that nobody keeps what is deleted.
 Changes of one owner's memories follow each other in all processes: a lease in the store sees to that.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from random import random
 from secrets import token_hex
 from urllib.parse import quote
@@ -43,14 +42,14 @@ class Shelf:
 
     version: bytes | None = None
     records: Mapping[str, Memory] = field(default_factory=dict)
-    rows: Mapping[str, Memory | None] = field(default_factory=dict)
-    """By the keys of their rows; None for one that cannot be read. Others may be left over of a crash."""
+    keys: Collection[str] = frozenset()
+    """Of all rows, also of those that cannot be read, or are left over of a crash."""
     read: float = 0.0
 
     @cached_property
     def earlier(self) -> Mapping[str, str]:
         """The ids of texts that were merged, each with that of the memory which has them now."""
-        return _merged(self.records)
+        return _merged(self.records.values())
 
     def of(self, scopes: Collection[str | None]) -> Sequence[Memory]:
         """Return the memories of some scopes, None for all."""
@@ -107,24 +106,16 @@ class MemoryTable:
             return
         if shelf.version is None and owner.user:
             await self._make_room(owner.tenant)
-        known = {id(memory): key for key, memory in shelf.rows.items()}
-        rows: dict[str, Memory | None] = {}
-        new: dict[str, bytes] = {}
-        for each in records.values():
-            if (key := known.get(id(each))) is None:
-                raw = _encode(each)
-                key = f"{_rows(owner)}{each.id}-{blake2b(raw, digest_size=6).hexdigest()}"
-                new[key] = raw
-            rows[key] = each
+        keys = {_rows(owner) + id: each for id, each in records.items()}
+        new = {key: _encode(each) for key, each in keys.items() if shelf.records.get(each.id) is not each}
         version, written = token_hex(8).encode(), sum(map(len, new.values()))
-        gone = shelf.rows.keys() - rows.keys()
-        if gone:  # a crash in between leaves both; the version comes last, so that nobody keeps what is deleted
+        if gone := {*shelf.keys} - keys.keys():  # a crash in between leaves both
             await self._store.put_all(new, ttl=self._ttl)
             await self._store.delete(gone)
             new = {}
         await self._store.put_all({**new, _version(owner): version}, ttl=self._ttl)
         self._count("memory_written_bytes", "", written)
-        self._known.put(owner, Shelf(version, records, rows, self._clock()), len(rows))
+        self._known.put(owner, Shelf(version, records, keys, self._clock()), len(keys))
 
     async def clear(self, owner: Owner) -> None:
         self._known.pop(owner.whole)
@@ -133,14 +124,11 @@ class MemoryTable:
 
     async def _make_room(self, tenant: str) -> None:
         """Let the users leave who were asked about longest ago, for one who has no memories yet."""
-        prefix = _versions(tenant)
-        names = await self._store.keys(prefix, limit=_ROWS)
-        if len(names) >= self._max_users:
-            latest = {*await self._store.latest(prefix, limit=max(0, self._max_users - 1))}
-            for leaving in map(_owner, sorted({*names} - latest)):
-                if leaving.user:
-                    await self.clear(leaving)
-                    self._count("memory_losses", "user", 1)
+        names = await self._store.latest(_versions(tenant), limit=_ROWS)
+        for leaving in map(_owner, names[self._max_users - 1 :]):
+            if leaving.user:
+                await self.clear(leaving)
+                self._count("memory_losses", "user", 1)
 
     def forget(self, tenant: str) -> int:
         return self._known.forget(tenant)
@@ -157,18 +145,16 @@ class MemoryTable:
             await self._store.delete(keys)
 
     async def _read(self, owner: Owner, version: bytes) -> Shelf:
-        """Return the rows of an owner, read as a use. Of two with one id the older is a leftover of a crash."""
+        """Return the rows of an owner, read as a use. One that was merged into another is a leftover of a crash."""
         keys = await self._store.keys(_rows(owner), limit=_ROWS)
         values = await self._store.get_all(keys, ttl=self._ttl)
-        rows = await asyncio.to_thread(lambda: dict(zip(keys, map(_decoded, values), strict=True)))
-        memories = [memory for memory in rows.values() if memory is not None]
+        memories = await asyncio.to_thread(lambda: [each for each in map(_decoded, values) if each is not None])
         if lost := len(keys) - len(memories):
             self._count("memory_losses", "memory", lost)
             logger.warning("memories are lost", extra={"fields": {"memories": lost}})
-        latest = {each.id: each for each in sorted(memories, key=lambda each: each.updated)}
-        leftover = _merged(latest)
-        records = {id: each for id, each in latest.items() if id not in leftover}
-        return Shelf(version, records, rows, self._clock())
+        leftover = _merged(memories)
+        records = {each.id: each for each in memories if each.id not in leftover}
+        return Shelf(version, records, keys, self._clock())
 
     def _lock(self, action: str, owner: Owner) -> asyncio.Lock:
         return self._locks.setdefault((action, owner), asyncio.Lock())
@@ -198,8 +184,8 @@ def _decoded(raw: bytes | None) -> Memory | None:
         return None
 
 
-def _merged(records: Mapping[str, Memory]) -> Mapping[str, str]:
-    return {old.id: each.id for each in records.values() for old in each.earlier}
+def _merged(memories: Iterable[Memory]) -> Mapping[str, str]:
+    return {old.id: each.id for each in memories for old in each.earlier}
 
 
 def _version(owner: Owner) -> str:

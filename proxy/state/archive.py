@@ -1,7 +1,7 @@
-"""Originals of what leaves the context: content-addressed, under tenant and session.
+"""Originals of what leaves the context: content-addressed, and stored once for each tenant.
 
-Beside each content stands a pointer, by which the tenant finds it without the name of the session. Losing one loses no
-content: it is then only to be had with the session's name, until it is kept again.
+A session claims a content by a key of its own; without it, the content is not the session's. The tenant as a whole
+finds each of its contents.
 
 A marker that leaves with a request names content that is in the store: `keep` has written it, or has seen it there
 within the last minute, and the store protects for longer what was used. Each request looks up the first of
@@ -14,10 +14,10 @@ import time
 import zlib
 from base64 import b32encode
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from re import compile as pattern
 from urllib.parse import quote
 
@@ -29,8 +29,6 @@ from proxy.state.warnings import Warnings
 logger = logging.getLogger("penstock.archive")
 
 HANDLE = pattern(r"[a-z2-7]{20}")
-
-_PART = pattern(r"[0-9a-f]{32}")
 
 INLINE = 32 * 1024
 """Content that is hashed on the event loop, in characters: at most 0.1 ms."""
@@ -68,68 +66,60 @@ class Archives:
         self.store = store
         self.ttl = ttl
         self.largest = largest
-        self._clock = clock
         self.wrote: Callable[[], None] = lambda: None
         """Is called for each new content."""
-        # by owner, session, handle, and the store's losses: what was seen before the last one is not found
-        self._seen: Cache[tuple[str, str, str, int], None] = Cache(limit, age=min(_FRESH, ttl / 10), clock=clock)
+        # by the prefixes of content and claim, handle, and the store's losses: what was seen before one is not found
+        self.seen: Cache[tuple[str, str, str, int], None] = Cache(limit, age=min(_FRESH, ttl / 10), clock=clock)
         self._warnings = Warnings(logger, "archive failed", clock)
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundArchive":
         """Return the archive of a conversation; one without a name lists only what this object kept or used."""
-        return BoundArchive(
-            self, _owner(who.tenant), _part(who.scope), None if who.is_named else {}, outage or Outage()
-        )
+        claims = f"claim/{_owner(who.tenant)}{_part(who.scope)}/"
+        return BoundArchive(self, _contents(who.tenant), claims, None if who.is_named else {}, outage or Outage())
 
     async def find(self, tenant: str, handle: str) -> str | None:
         """Return the content of a handle from any session of a tenant, or None. Raises `StoreError`."""
+        return await self.fetch(handle, _contents(tenant))
+
+    async def fetch(self, handle: str, contents: str, *claims: str) -> str | None:
+        """Return the content of a handle, which is a use; None if it is gone, or a claim. Raises `StoreError`."""
         handle = handle.strip().lower()
         if not HANDLE.fullmatch(handle):
             return None
-        pointer = f"handle/{_owner(tenant)}{handle}"
+        packed, keys = None, [prefix + handle for prefix in (contents, *claims)]
         try:
-            part = (await self.store.get(pointer, ttl=self.ttl) or b"").decode("ascii", "replace")
+            packed, *claimed = await self.store.get_all(keys, ttl=self.ttl)
+            if packed is None or None in claimed:
+                return None
+            return await asyncio.to_thread(_unpacked, packed, handle, self.largest)
         except StoreError as error:
-            self.warn("find", error)
-            raise
-        known = _PART.fullmatch(part) is not None
-        content = await BoundArchive(self, _owner(tenant), part).fetch(handle) if known else None
-        if content is None:  # another session that has it may set its own
-            with suppress(StoreError):
-                await self.store.delete((pointer,))
-        return content
+            self.warn("fetch", error)
+            if packed is None:
+                raise
+            return None
 
     async def forget(self, tenant: str) -> int:
-        owner, deleted = _owner(tenant), 0
-        for kind in ("archive", "handle"):
-            while keys := await self.store.keys(f"{kind}/{owner}"):
+        deleted = 0
+        for prefix in (_contents(tenant), f"claim/{_owner(tenant)}"):
+            while keys := await self.store.keys(prefix):
                 await self.store.delete(keys)
-                deleted += len(keys) if kind == "archive" else 0
-        self._seen.forget(owner)
+                deleted += len(keys) if prefix == _contents(tenant) else 0
+        self.forget_seen(tenant)
         return deleted
 
     def forget_seen(self, tenant: str) -> int:
         """Forget what of a tenant's was seen in the store, because somebody deletes it there."""
-        return self._seen.forget(_owner(tenant))
+        return self.seen.forget(_contents(tenant))
 
-    def see(self, owner: str, part: str, handle: str, losses: int) -> None:
-        """Remember that content is in the store, which had lost values so often when it was asked."""
-        self._seen.put((owner, part, handle, losses), None, _SEEN)
-
-    def fresh_of(self, owner: str, part: str, handles: Iterable[str]) -> frozenset[str]:
-        """Return those of an owner's handles whose content was in the store so recently that it is not looked up."""
-        losses = self.store.losses
-        return frozenset([key[2] for key in self._seen.present([(owner, part, each, losses) for each in handles])])
-
-    async def check(self, pointer: str) -> None:
-        """Forget what was seen unless a key of it is still there: the store may have been removed or replaced."""
+    async def check(self, key: str) -> None:
+        """Forget what was seen unless one key of it is still there: the store may have been removed or replaced."""
         try:
-            if await self.store.get(pointer) is not None:
+            if await self.store.get(key) is not None:
                 return
         except StoreError as error:
             if error.cause in PASSING:
                 return
-        self._seen.clear()
+        self.seen.clear()
 
     def warn(self, action: str, error: StoreError) -> None:
         self._warnings.warn(action=action, cause=error.cause)
@@ -140,21 +130,13 @@ class BoundArchive:
     """The `Archive` of one tenant and session. A handle of another one names nothing here."""
 
     _archives: Archives
-    _owner: str
-    _part: str
+    _contents: str
+    _claims: str
     _own: dict[str, None] | None = None
     _outage: Outage = field(default_factory=Outage)
     failed: bool = False
     """Something could not be kept, and may be at another time."""
     _is_checked: bool = False
-
-    @property
-    def _prefix(self) -> str:
-        return f"archive/{self._owner}{self._part}/"
-
-    @property
-    def _pointers(self) -> str:
-        return f"handle/{self._owner}"
 
     async def keep(self, content: str) -> str | None:
         """Store content durably, or touch it, and return its handle; None, and a line in the log, where that fails."""
@@ -166,10 +148,12 @@ class BoundArchive:
         losses = archives.store.losses
         try:
             if not await self._use([handle]):
-                values = {self._prefix + handle: await asyncio.to_thread(_packed, content, archives.largest)}
-                await archives.store.put_all(values | {self._pointers + handle: self._part.encode()}, ttl=archives.ttl)
+                packed = await asyncio.to_thread(_packed, content, archives.largest)
+                await archives.store.put_all(
+                    {self._contents + handle: packed, self._claims + handle: b""}, ttl=archives.ttl
+                )
                 archives.wrote()
-                archives.see(self._owner, self._part, handle, losses)
+                self._see(handle, losses)
         except StoreError as error:
             archives.warn("keep", error)
             self.failed = self.failed or error.cause != "too_large"
@@ -177,19 +161,7 @@ class BoundArchive:
         return handle
 
     async def fetch(self, handle: str) -> str | None:
-        """Return the content of a handle, which is a use; None if not this session's. Raises `StoreError`."""
-        archives, handle = self._archives, handle.strip().lower()
-        if not HANDLE.fullmatch(handle):
-            return None
-        packed = None
-        try:
-            packed = await archives.store.get(self._prefix + handle, ttl=archives.ttl)
-            return None if packed is None else await asyncio.to_thread(_unpacked, packed, handle, archives.largest)
-        except StoreError as error:
-            archives.warn("fetch", error)
-            if packed is None:
-                raise
-            return None
+        return await self._archives.fetch(handle, self._contents, self._claims)
 
     def handle(self, content: str) -> str:
         return handle_of(content)
@@ -209,25 +181,31 @@ class BoundArchive:
         return used | await self._fresh(fresh)
 
     async def _use(self, handles: Sequence[str]) -> frozenset[str]:
-        """Use contents, mend lost pointers to them, and return the handles of those that are there."""
+        """Use contents and the claims to them, and return the handles of those that are there."""
         archives, losses = self._archives, self._archives.store.losses
-        keys = {handle: (self._prefix + handle, self._pointers + handle) for handle in handles}
-        touched = await archives.store.touch([name for names in keys.values() for name in names], ttl=archives.ttl)
-        there = [handle for handle, (key, _) in keys.items() if key in touched]
-        if lost := [keys[handle][1] for handle in there if keys[handle][1] not in touched]:
-            with suppress(StoreError):
-                await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
+        keys = {handle: {self._contents + handle, self._claims + handle} for handle in handles}
+        touched = await archives.store.touch([*chain(*keys.values())], ttl=archives.ttl)
+        there = [handle for handle in handles if keys[handle] <= touched]
         for handle in there:
-            archives.see(self._owner, self._part, handle, losses)
+            self._see(handle, losses)
         return frozenset(there)
+
+    def _see(self, handle: str, losses: int) -> None:
+        """Remember that content is in the store, which had lost values so often when it was asked."""
+        self._archives.seen.put((self._contents, self._claims, handle, losses), None, _SEEN)
+
+    def _seen(self, handles: Iterable[str]) -> frozenset[str]:
+        """Return those whose content was in the store so recently that it is not looked up."""
+        losses = self._archives.store.losses
+        keys = [(self._contents, self._claims, handle, losses) for handle in handles]
+        return frozenset([key[2] for key in self._archives.seen.present(keys)])
 
     async def _fresh(self, handles: Iterable[str]) -> frozenset[str]:
         """Return those that are not looked up; the first of them is, once for each request."""
-        archives = self._archives
-        fresh = archives.fresh_of(self._owner, self._part, handles)
+        fresh = self._seen(handles)
         if fresh and not self._is_checked:
-            await archives.check(self._pointers + next(iter(fresh)))
-            self._is_checked, fresh = True, archives.fresh_of(self._owner, self._part, fresh)
+            await self._archives.check(self._claims + next(iter(fresh)))
+            self._is_checked, fresh = True, self._seen(fresh)
         return fresh
 
     async def handles(self, limit: int) -> tuple[str, ...]:
@@ -235,11 +213,11 @@ class BoundArchive:
         if self._own is not None:
             return tuple(reversed(self._own))[:limit]
         try:
-            keys = await archives.store.latest(self._prefix, limit=limit)
+            keys = await archives.store.latest(self._claims, limit=limit)
         except StoreError as error:
             archives.warn("search", error)
             raise
-        return tuple(key.removeprefix(self._prefix) for key in keys)
+        return tuple(key.removeprefix(self._claims) for key in keys)
 
     def _note(self, *handles: str) -> None:
         if self._own is not None:
@@ -249,6 +227,10 @@ class BoundArchive:
 @lru_cache(1024)
 def _owner(tenant: str) -> str:
     return f"{quote(tenant, safe='')}/"
+
+
+def _contents(tenant: str) -> str:
+    return f"archive/{_owner(tenant)}"
 
 
 def _part(session: str) -> str:

@@ -89,12 +89,8 @@ class Shares:
 
     async def _keys(self, identity: Identity) -> list[str]:
         prefix, agents, tasks = _all_of(identity), {_ANY, identity.agent}, {_ANY, identity.task}
-        found = []
-        for key in await self._store.keys(prefix, limit=MOST):
-            agent, task, _ = key.removeprefix(prefix).split("/")
-            if agent in agents and task in tasks:
-                found.append(key)
-        return found
+        parts = [(key, *key.removeprefix(prefix).split("/")) for key in await self._store.keys(prefix, limit=MOST)]
+        return [key for key, agent, task, _ in parts if agent in agents and task in tasks]
 
     async def _fetch(self, keys: Sequence[str]) -> dict[str, Given]:
         values = await self._store.get_all(keys, ttl=self._ttl)

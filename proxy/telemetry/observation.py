@@ -243,7 +243,8 @@ class Observation(Record):
             self._span.end(self, facts, self._ran)
         line = {_LOGGED.get(name, name): value for name, value in facts.items() if name not in _NOT_LOGGED}
         verdicts = Counter(f"observed_{step.verdict}" if step.observed else step.verdict for step in self.steps)
-        fields = {name: _rounded(value) for name, value in line.items() if value is not None}
+        known = {name: value for name, value in line.items() if value is not None}
+        fields = {name: round(value, 6) if isinstance(value, float) else value for name, value in known.items()}
         _access.info("request", extra={"fields": {**fields, "verdicts": dict(verdicts)}})
 
     def _answered(self) -> None:
@@ -369,7 +370,3 @@ def kind_of(error: "BaseException | str | None") -> str | None:
     elif isinstance(error, BaseException):
         error = type(error).__name__
     return error if error is None or _KIND.fullmatch(error) else "other"
-
-
-def _rounded(value: object) -> object:
-    return round(value, 6) if isinstance(value, float) else value

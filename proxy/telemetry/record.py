@@ -37,8 +37,7 @@ TEXTS = "texts"
 """The member of a row with the hashes of its texts."""
 _NAME, _TITLE = 128, 80
 _KNOWN = ("upstream", "chain", "ignored", "lowered", "vendor")
-_USED = attrgetter("input", "cached", "written", "output")
-_TOKENS = ("input_tokens", "cached_tokens", "written_tokens", "output_tokens")
+_USED = ("input", "cached", "written", "output")
 _STORED, _STORED_FOR = 100_000, 900.0
 """Number of hashes of texts that are remembered, and for how many seconds."""
 
@@ -148,11 +147,7 @@ def names_of(who: Identity) -> dict[str, str | None]:
 
 def turn_of(request: ChatRequest) -> int:
     """Return the number of a request in its conversation, from 1."""
-    return request.form.fold("turns", 1, _with_turns)
-
-
-def _with_turns(before: int, messages: Sequence[Message]) -> int:
-    return before + sum(message.role == "assistant" for message in messages)
+    return request.form.fold("turns", 1, lambda turn, new: turn + sum(each.role == "assistant" for each in new))
 
 
 def date(seconds: float) -> str:
@@ -194,7 +189,7 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         **record.facts(),
         "sections": sections,
         "prices": None if rewriting is None else _prices(rewriting.ctx.model, record.after or 0),
-        **dict(zip(_TOKENS, map(_sum, *map(_USED, record.answers or [Usage()])), strict=True)),
+        **{f"{kind}_tokens": _sum(record.answers, kind) for kind in _USED},
         "prefix_broken": broken,
         "problems": {
             "errors": int(record.status >= 400 or bool(record.error)),
@@ -251,13 +246,12 @@ def _prices(model: ModelProfile, tokens: int) -> dict[str, float] | None:
     """Return US dollars for a million tokens each, for a prompt of so many tokens; None where they are not known."""
     if not model.prices.known:
         return None
-    at = model.prices.at(tokens)
-    cached = {"read": at.input * model.cache.read, "write": at.input * model.cache.write}
-    return {"input": at.input, "output": at.output, **cached}
+    at, cache = model.prices.at(tokens), model.cache
+    return {"input": at.input, "output": at.output, "read": at.input * cache.read, "write": at.input * cache.write}
 
 
-def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
+def _sum(answers: Sequence[Usage], kind: str) -> int | None:
+    known = [count for answer in answers if (count := getattr(answer, kind)) is not None]
     return sum(known) if known else None
 
 

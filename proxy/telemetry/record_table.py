@@ -5,6 +5,7 @@ All functions run in the thread of the database.
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -147,8 +148,7 @@ def policies(database: sqlite3.Connection, filters: Filters) -> list[dict[str, A
         one["verdicts"][verdict] += count
         one["tokens_saved"] += saved
         one["usd_saved"] = one["usd_saved"] if usd is None else usd + (one["usd_saved"] or 0.0)
-        reason = _FIGURE.sub("N", why), verdict
-        one["whys"][reason] = one["whys"].get(reason, 0) + count
+        one["whys"][_FIGURE.sub("N", why), verdict] += count
     for policy, middle, high in filters.ask(database, "times", most=MOST_COUNTED):
         sums[policy] |= {"ms_p50": round(middle, 3), "ms_p95": round(high, 3)}
     for one in sums.values():
@@ -171,16 +171,16 @@ def periods(database: sqlite3.Connection, filters: Filters, by: str) -> dict[str
 
 def _policy(name: str) -> dict[str, Any]:
     verdicts = dict.fromkeys(("keep", "rewrite", "skip", "fail", "reject"), 0)
-    sums = {"requests": 0, "verdicts": verdicts, "tokens_saved": 0, "usd_saved": None}
-    return {"name": name, **sums, "ms_p50": None, "ms_p95": None, "whys": {}}
+    sums = {"requests": 0, "verdicts": verdicts, "tokens_saved": 0, "usd_saved": None, "ms_p50": None, "ms_p95": None}
+    return {"name": name, **sums, "whys": Counter[tuple[str, str]]()}
 
 
-def _most_often(whys: Mapping[tuple[str, str], int]) -> list[list[Any]]:
+def _most_often(whys: Counter[tuple[str, str]]) -> list[list[Any]]:
     """Return the most frequent reasons, each with its count and its verdict; every verdict has one."""
-    ordered = sorted(whys, key=lambda each: -whys[each])
-    first = {verdict: place for place, (_, verdict) in reversed([*enumerate(ordered)])}
-    chosen = sorted(range(len(ordered)), key=lambda place: place not in first.values())[:_MOST_WHYS]
-    return [[why, whys[why, verdict], verdict] for why, verdict in (ordered[place] for place in sorted(chosen))]
+    ordered = [[why, count, verdict] for (why, verdict), count in whys.most_common()]
+    first = [next(each for each in ordered if each[2] == verdict) for verdict in {each[2] for each in ordered}]
+    chosen = [*first, *(each for each in ordered if each not in first)][:_MOST_WHYS]
+    return [each for each in ordered if each in chosen]
 
 
 def forget(database: sqlite3.Connection, tenant: str) -> int:

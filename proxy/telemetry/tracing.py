@@ -138,7 +138,9 @@ class RequestSpan:
             if self._all_steps or step.verdict not in ("keep", "skip"):
                 start = self._epoch + int(step.started * 1e9)
                 span = self._tracer.start_span(f"policy {step.policy}", self._context, start_time=start)
-                _end(span, _of_step(step), has_failed=step.verdict == "fail", at=start + int(step.seconds * 1e9))
+                of_step = {**_named("step", step), "penstock.policy.mode": "observe" if step.observed else "enforce"}
+                of_step |= {f"penstock.policy.fact.{name}": value for name, value in step.facts.items()}
+                _end(span, of_step, has_failed=step.verdict == "fail", at=start + int(step.seconds * 1e9))
         known = {name: facts.get(field) for name, field in _NAMES["request"]}
         turn = None if request.rewriting is None else turn_of(request.rewriting.came)
         conversation = {f"penstock.{name}.id": id for name, id in names_of(request.who()).items()}
@@ -179,11 +181,6 @@ def _end(span: Span, known: Mapping[str, object], *, has_failed: bool, at: int |
 def _named(section: str, source: object) -> dict[str, object]:
     """Return the attributes of a section of `data/spans.txt`."""
     return {name: getattr(source, field) for name, field in _NAMES[section]}
-
-
-def _of_step(step: Step) -> dict[str, object]:
-    facts = {f"penstock.policy.fact.{name}": value for name, value in step.facts.items()}
-    return {**_named("step", step), "penstock.policy.mode": "observe" if step.observed else "enforce", **facts}
 
 
 def _asked(fields: Mapping[str, object]) -> dict[str, object]:
@@ -245,17 +242,14 @@ def _exporters(settings: TelemetrySettings) -> list[SpanExporter]:
     if settings.console:
         exporters.append(ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n"))
     if settings.endpoint or _traces_variable("ENDPOINT"):
-        exporters.append(_grpc(settings.endpoint) if _protocol(settings) == "grpc" else _http(settings.endpoint))
+        named = None if "protocol" in settings.model_fields_set else _traces_variable("PROTOCOL")
+        make = _grpc if (named or settings.protocol) == "grpc" else _http
+        exporters.append(make(settings.endpoint))
     return exporters
 
 
 def _traces_variable(name: str) -> str | None:
     return os.environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or os.environ.get(f"OTEL_EXPORTER_OTLP_{name}")
-
-
-def _protocol(settings: TelemetrySettings) -> str:
-    protocol = _traces_variable("PROTOCOL")
-    return protocol if protocol and "protocol" not in settings.model_fields_set else settings.protocol
 
 
 def _http(endpoint: str | None) -> SpanExporter:

@@ -5,12 +5,16 @@ be lost, flushed or behind, and all that it costs is the making. A point is put 
 twice is putting it once.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from proxy.vectors.packing import Scale
+
+T = TypeVar("T")
 
 
 class IndexFailed(Exception):
@@ -80,7 +84,13 @@ class Backend:
     """True if a text has other vectors as a query than as a document."""
     scale: Scale | None = None
     """The range of its cosines; None if it is to be measured."""
-    _thread: ThreadPoolExecutor
+
+    @cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "penstock-embedding")
+
+    async def in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     async def load(self) -> None:
         """Get ready. Raise `EmbeddingFailed`."""

@@ -124,39 +124,6 @@ class EmbeddingService:
         await self._making.aclose()
         await self._writing.drain()
 
-    async def similarities(
-        self, tenant: str, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
-    ) -> Sequence[float | None]:
-        """Return how near each text is to a query, on the scale of the reference; None where there is no vector yet."""
-        if not texts:
-            return []
-        near = await self.table(
-            ComparedTexts(tenant, texts, order=order), ComparedTexts(tenant, [query], are_queries=True), wait=wait
-        )
-        return [None] * len(texts) if near is None else listed(near[:, 0])
-
-    async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
-        """Return how near the nearest phrase of small talk is to a query, as `similarities` has it."""
-        asked = ComparedTexts(tenant, [query], are_queries=True)
-        near = await self.table(shared(phrases()), asked, wait=wait, whole=True)
-        return None if near is None else float(arrays.numpy().nanmax(near))
-
-    async def nearest(
-        self, tenant: str, queries: Sequence[str], texts: Sequence[str], *, wait: float
-    ) -> Sequence[float | None]:
-        near = await self.table(ComparedTexts(tenant, texts), shared(queries, are_queries=True), wait=wait)
-        return [None] * len(queries) if near is None else listed(arrays.numpy().fmax.reduce(near, axis=0))
-
-    async def noise(self, tenant: str, texts: Sequence[str], *, wait: float) -> float | None:
-        """Return the spread of the cosines of texts to each phrase of small talk, as `similarities` has them."""
-        texts = [text for text in texts if text.strip()]
-        near = await self.table(ComparedTexts(tenant, texts), shared(phrases()), wait=wait, whole=True)
-        if near is None:
-            return None
-        numpy = arrays.numpy()
-        near = near[:, ~numpy.isnan(near).all(axis=0)]  # some phrases have no word that the model knows
-        return float(numpy.sqrt(numpy.nanvar(near, axis=0).mean()))
-
     async def table(
         self, texts: ComparedTexts, others: ComparedTexts, *, wait: float, whole: bool = False
     ) -> Array | None:
@@ -317,17 +284,41 @@ class EmbeddingService:
 
 
 class BoundEmbedder:
-    """The `Embedder` of a request's context."""
+    """The `Embedder` of a request's context: questions about one tenant's texts."""
 
     def __init__(self, service: EmbeddingService, tenant: str) -> None:
-        self._service = service
+        self._service, self._tenant = service, tenant
         self.name = service.name
-        self.similarities = partial(service.similarities, tenant)
-        self.floor = partial(service.floor, tenant)
-        self.nearest = partial(service.nearest, tenant)
-        self.noise = partial(service.noise, tenant)
         self.prepare = partial(service.prepare, tenant)
 
     @property
     def is_behind(self) -> bool:
         return self._service.is_behind
+
+    async def similarities(
+        self, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
+    ) -> Sequence[float | None]:
+        mine = ComparedTexts(self._tenant, texts, order=order)
+        near = await self._service.table(mine, self._asked(query), wait=wait) if texts else None
+        return [None] * len(texts) if near is None else listed(near[:, 0])
+
+    async def floor(self, query: str, *, wait: float) -> float | None:
+        near = await self._service.table(shared(phrases()), self._asked(query), wait=wait, whole=True)
+        return None if near is None else float(arrays.numpy().nanmax(near))
+
+    async def nearest(self, queries: Sequence[str], texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
+        mine = ComparedTexts(self._tenant, texts)
+        near = await self._service.table(mine, shared(queries, are_queries=True), wait=wait)
+        return [None] * len(queries) if near is None else listed(arrays.numpy().fmax.reduce(near, axis=0))
+
+    async def noise(self, texts: Sequence[str], *, wait: float) -> float | None:
+        mine = ComparedTexts(self._tenant, [text for text in texts if text.strip()])
+        near = await self._service.table(mine, shared(phrases()), wait=wait, whole=True)
+        if near is None:
+            return None
+        numpy = arrays.numpy()
+        near = near[:, ~numpy.isnan(near).all(axis=0)]  # some phrases have no word that the model knows
+        return float(numpy.sqrt(numpy.nanvar(near, axis=0).mean()))
+
+    def _asked(self, query: str) -> ComparedTexts:
+        return ComparedTexts(self._tenant, [query], are_queries=True)

@@ -107,7 +107,11 @@ class IndexService:
             self._broke(operation, cause)
             raise IndexFailed(cause) from None
         self._is_warm = True
-        self._worked()
+        if self.degraded is not None and self._clock() >= self._paused_until:
+            self.degraded, self._pause = None, _FIRST_PAUSE
+            logger.warning("the vector index works again")
+            if self._tell is not None:
+                self._tell(False)
         return running.result()
 
     def _check(self) -> None:
@@ -137,10 +141,3 @@ class IndexService:
             if self._tell is not None:
                 self._tell(True)
         self.degraded = cause
-
-    def _worked(self) -> None:
-        if self.degraded is not None and self._clock() >= self._paused_until:
-            self.degraded, self._pause = None, _FIRST_PAUSE
-            logger.warning("the vector index works again")
-            if self._tell is not None:
-                self._tell(False)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import Any
 
@@ -48,7 +47,6 @@ class Remote(Backend):
         self._transport = Transport(
             "embedding", Timeouts(settings.timeout, settings.timeout), largest=LARGEST * (settings.batch + 1)
         )
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         """Return one vector for each text; none for a text that the server refuses while it takes others."""
@@ -82,7 +80,7 @@ class Remote(Backend):
         if status != 200:
             raise EmbeddingFailed(f"status_{status}")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, _vectors, body, wanted)
+            return await self.in_thread(_vectors, body, wanted)
         except (ValueError, KeyError, TypeError):  # orjson's own error is a ValueError
             raise EmbeddingFailed("unexpected_answer") from None
 

@@ -3,10 +3,8 @@
 It needs numpy only, loads in 30 ms and takes 0.1 ms for a passage. `benchmarks/distil.py` makes it of all-MiniLM-L6-v2.
 """
 
-import asyncio
 import unicodedata
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -42,9 +40,7 @@ class Static(Backend):
     characters = 100_000
     is_quick = True
 
-    def __init__(self) -> None:
-        self._table: TokenTable | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
+    _table: "TokenTable | None" = None
 
     async def load(self) -> None:
         await self.embed([])
@@ -52,7 +48,7 @@ class Static(Backend):
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         if self._table is not None and sum(map(len, texts)) <= INLINE:
             return self._embedded(texts)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts)
+        return await self.in_thread(self._embedded, texts)
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
         try:

@@ -198,49 +198,43 @@ async def test_a_tenant_finds_its_content_without_the_session(archives: Archives
     assert await archives.bind(NEXT).fetch(handle) is None, "a session still sees its own alone"
 
 
-@pytest.mark.parametrize("by", ["keep", "touch"])
-async def test_a_lost_pointer_loses_no_content(archives: Archives, store: Recording, clock: Clock, by: str) -> None:
+async def test_sessions_of_a_tenant_share_a_content_and_each_claims_it(archives: Archives, store: Recording) -> None:
+    handle = await kept(archives.bind(MINE), "content")
+    assert await archives.bind(NEXT).fetch(handle) is None
+    assert await archives.bind(NEXT).keep("content") == handle
+    assert await archives.bind(Identity("b", "named-s")).keep("content") == handle
+    assert [key[:10] for key in await store.keys("archive/")] == ["archive/a/", "archive/b/"]
+    assert await archives.bind(NEXT).fetch(handle) == "content"
+
+
+async def test_a_lost_claim_loses_no_content_and_comes_back_with_it(
+    archives: Archives, store: Recording, clock: Clock
+) -> None:
     archive = archives.bind(MINE)
     handle = await kept(archive, "content")
-    await store.delete(await store.keys("handle/"))
-    assert await archives.find("a", handle) is None
-    assert await archive.fetch(handle) == "content"
-    clock.now += 61
-    await (archive.keep("content") if by == "keep" else archive.touch([handle]))
+    await store.delete(await store.keys("claim/"))
+    assert await archive.fetch(handle) is None
     assert await archives.find("a", handle) == "content"
+    clock.now += 61
+    assert await archive.touch([handle]) == frozenset()
+    assert await archive.keep("content") == handle
+    assert await archive.fetch(handle) == "content"
 
 
-async def test_a_content_that_cannot_be_read_now_keeps_its_pointer(archives: Archives, store: Recording) -> None:
+async def test_a_content_that_cannot_be_read_now_is_not_lost(archives: Archives, store: Recording) -> None:
     handle = await kept(archives.bind(MINE), "content")
-    read = store.get
-
-    async def fails_on_content(key: str, *, ttl: float | None = None) -> bytes | None:
-        if key.startswith("archive/"):
-            raise StoreError("unreachable")
-        return await read(key, ttl=ttl)
-
-    store.get = fails_on_content  # type: ignore[method-assign]
+    store.broken = "unreachable"
     with pytest.raises(StoreError):
         await archives.find("a", handle)
-    store.get = read  # type: ignore[method-assign]
+    store.broken = None
     assert await archives.find("a", handle) == "content"
 
 
-@pytest.mark.parametrize("planted", [b"", b"../../b", b"\xff" * 32, b"0" * 32])
-async def test_a_dangling_pointer_gives_way(archives: Archives, store: Recording, clock: Clock, planted: bytes) -> None:
-    handle = await kept(archives.bind(MINE), "content")
-    await store.put(f"handle/a/{handle}", planted, ttl=1000)
-    assert await archives.find("a", handle) is None
-    clock.now += 61
-    await archives.bind(MINE).keep("content")
-    assert await archives.find("a", handle) == "content"
-
-
-async def test_what_is_forgotten_leaves_no_pointer(archives: Archives, store: Recording) -> None:
+async def test_what_is_forgotten_leaves_no_claim(archives: Archives, store: Recording) -> None:
     mine, theirs = await kept(archives.bind(MINE), "content"), await kept(archives.bind(NEXT), "other")
     await archives.bind(Identity("b", "named-s")).keep("content")
     assert await archives.forget("a") == 2
-    assert [key[:9] for key in await store.keys("")] == ["archive/b", "handle/b/"]
+    assert [key.split("/")[:2] for key in await store.keys("")] == [["archive", "b"], ["claim", "b"]]
     assert [await archives.find("a", each) for each in (mine, theirs)] == [None, None]
     assert await archives.bind(MINE).keep("content") == mine
     assert await archives.find("a", mine) == "content", "it may be kept again at once"

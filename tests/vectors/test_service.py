@@ -83,7 +83,7 @@ def kept(backend: Scripted, index: SpyIndex) -> EmbeddingService:
 
 
 async def ask(service: EmbeddingService, query: str, *texts: str, tenant: str = "t", wait: float = LONG) -> list[Any]:
-    found = await service.similarities(tenant, query, texts, wait=wait)
+    found = await service.bind(Identity(tenant)).similarities(query, texts, wait=wait)
     return [None if near is None else round(near, 2) for near in found]
 
 

@@ -274,7 +274,9 @@ async def test_until_it_is_measured_nothing_is_near_and_it_is_measured_once() ->
 async def test_a_model_that_tells_nothing_apart_keeps_its_cosines_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     service = EmbeddingService(Crowded(gap=0.01))
     with caplog.at_level(logging.WARNING, "penstock.embedding"):
-        assert await service.bind(Identity("t")).similarities("a", ["b"], wait=PASSAGE) == pytest.approx([1.0], abs=0.01)
+        assert await service.bind(Identity("t")).similarities("a", ["b"], wait=PASSAGE) == pytest.approx(
+            [1.0], abs=0.01
+        )
     fields = [record.__dict__["fields"] for record in caplog.records]
     assert fields == [{"action": "measure", "cause": "tells_nothing_apart"}]
 
@@ -292,7 +294,9 @@ class Roles(Scripted):
 async def test_a_question_is_embedded_as_one_and_documents_are_not() -> None:
     backend = Roles(batch=10)
     service = EmbeddingService(backend)
-    assert list(await service.bind(Identity("t")).similarities("a", ["a", "b"], wait=PASSAGE)) == pytest.approx([-1.0, 0.0], abs=0.01)
+    assert list(await service.bind(Identity("t")).similarities("a", ["a", "b"], wait=PASSAGE)) == pytest.approx(
+        [-1.0, 0.0], abs=0.01
+    )
     assert backend.queries == ["a"]
     assert backend.batches == [["a"], ["a", "b"]]
     service.prepare("t", ["c"])

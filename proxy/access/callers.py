@@ -4,20 +4,16 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
 from msgspec import Struct
 
-from proxy.chat.errors import BadRequest, ConfigError, NotFound, Unauthorized, UpstreamFailed
+from proxy.chat.errors import BadRequest, NotFound, Unauthorized, UpstreamFailed
 from proxy.config.keys_file import hash_of
 from proxy.config.settings import PLAIN_PATH, AuthSettings, KeysAuth, KeySettings
 from proxy.http.headers import OF_ACCOUNT, WITHHELD
 from proxy.identity import tenant_named, tenant_of
 from proxy.upstreams.base import Reply
-
-if TYPE_CHECKING:
-    from proxy.access.tokens import TokenVerifier
 
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
@@ -92,32 +88,22 @@ class Caller(Struct, frozen=True):
 
 
 class Callers:
-    """The callers by their keys, and by the tokens of identity providers."""
-
-    _tokens: "TokenVerifier | None" = None
+    """The callers by their keys."""
 
     def __init__(self, settings: AuthSettings, *, clock: Callable[[], float] = time.time) -> None:
-        """Index the keys of the settings; `clock` returns seconds since 1970. Raise `ConfigError` without PyJWT."""
+        """Index the keys of the settings; `clock` returns seconds since 1970."""
         self._clock = clock
         self._keys: dict[str, Caller] | None = None
-        if not isinstance(settings, KeysAuth):
-            return
-        self._keys = {
-            key.hash: Caller(tenant_named(key.tenant or key.name), key, settings.paths) for key in settings.keys
-        }
-        if settings.tokens:
-            try:
-                from proxy.access.tokens import TokenVerifier
-            except ImportError:
-                raise ConfigError("auth.tokens needs PyJWT: pip install 'penstock[oidc]'") from None
-            self._tokens = TokenVerifier(settings)
+        if isinstance(settings, KeysAuth):
+            self._keys = {
+                key.hash: Caller(tenant_named(key.tenant or key.name), key, settings.paths) for key in settings.keys
+            }
 
-    async def find(self, headers: Mapping[str, str]) -> Caller:
-        """Return the caller as `of` does, or the one whom a token of an identity provider names."""
-        presented = None if self._tokens is None else _presented(headers)
-        if self._tokens and presented and _TOKEN.fullmatch(presented) and hash_of(presented) not in (self._keys or ()):
-            return await self._tokens.caller(presented)
-        return self.of(headers)
+    def token_of(self, headers: Mapping[str, str]) -> str | None:
+        """Return what may be a token of an identity provider in these headers, because it is no key."""
+        presented = _presented(headers)
+        is_token = presented is not None and _TOKEN.fullmatch(presented) is not None
+        return presented if is_token and hash_of(presented or "") not in (self._keys or ()) else None
 
     def of(self, headers: Mapping[str, str]) -> Caller:
         """Return the caller who sent these headers (names in lower case). Raise `Unauthorized` without a valid key."""

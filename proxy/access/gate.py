@@ -1,15 +1,19 @@
 """Admission of a request before its body is read: identify the caller, and take a concurrency slot."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 from proxy.access.callers import Caller, Callers, without_account, without_secrets
 from proxy.access.exchange import Exchange
 from proxy.access.limits import Admission, KeyLimits, Terms
 from proxy.access.metering import ALL, Meter
-from proxy.chat.errors import Overloaded, RateLimited
-from proxy.config.settings import Settings
+from proxy.chat.errors import ConfigError, Overloaded, RateLimited
+from proxy.config.settings import AuthSettings, KeysAuth, Settings
 from proxy.http.headers import retry_after
+
+if TYPE_CHECKING:
+    from proxy.access.tokens import TokenVerifier
 
 _SOON = retry_after(1.0)
 """Guess of the time until a slot is free."""
@@ -22,13 +26,13 @@ class Gate:
 
     def __init__(self, settings: Settings, limits: KeyLimits, slots: Counter[str], meter: Meter) -> None:
         """`meter` records use. `slots` counts requests under way by account, and under `ALL`, across reloads."""
-        self._callers = Callers(settings.auth)
+        self._callers, self._tokens = Callers(settings.auth), _tokens(settings.auth)
         self._limits, self._slots, self._meter = limits, slots, meter
         self._most = settings.limits.max_concurrent
 
     async def serve(self, handler: Handler, http: Exchange, *, spends: bool = True) -> None:
         """Admit and handle a request, or raise; with `spends=False` even if the limit of the day is used up."""
-        caller, seen = await self._callers.find(http.headers), http.seen
+        caller, seen = await self._caller(http.headers), http.seen
         http.caller = caller
         seen.called_by(caller.tenant, caller.key.name if caller.key is not None else None, caller.issuer)
         if caller.key is not None:
@@ -47,6 +51,10 @@ class Gate:
             if caller.key is not None and seen.answers:
                 self._meter.note(caller.account, seen.entry, seen.answers, seen.usd)
             await admission.settle()
+
+    async def _caller(self, headers: Mapping[str, str]) -> Caller:
+        token = None if self._tokens is None else self._callers.token_of(headers)
+        return self._callers.of(headers) if self._tokens is None or token is None else await self._tokens.caller(token)
 
     def _take_slot(self, caller: Caller, terms: Terms) -> str:
         """Count a request, and return the account for `_free_slot`. Raise if there are too many under way."""
@@ -67,3 +75,13 @@ class Gate:
         self._slots[account] -= 1
         if not self._slots[account]:
             del self._slots[account]
+
+
+def _tokens(auth: AuthSettings) -> "TokenVerifier | None":
+    if not isinstance(auth, KeysAuth) or not auth.tokens:
+        return None
+    try:
+        from proxy.access.tokens import TokenVerifier
+    except ImportError:
+        raise ConfigError("auth.tokens needs PyJWT: pip install 'penstock[oidc]'") from None
+    return TokenVerifier(auth)

@@ -6,7 +6,6 @@ Of an image only the first bytes are read, for its width and height. Nothing is 
 
 import re
 from base64 import b64decode
-from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib.resources import files
 from math import ceil, floor, sqrt
@@ -50,13 +49,8 @@ def data_url_dimensions(url: str) -> Dimensions | None:
 def base64_dimensions(text: str) -> Dimensions | None:
     """Return the dimensions of an image given as base64; its beginning is enough."""
     head = decoded_head(text, FIRST_BYTES)
-    if head.startswith(b"\xff\xd8"):
-        return _jpeg(decoded_head(text, JPEG_BYTES))
-    for magic, read in _READERS.items():
-        if head.startswith(magic) and len(head) >= 30:
-            found = read(head)
-            return found if found and min(found) > 0 else None
-    return None
+    found = _of_jpeg(decoded_head(text, JPEG_BYTES)) if head.startswith(b"\xff\xd8") else _of_others(head)
+    return found if min(found) > 0 else None
 
 
 def base64_bytes(text: str) -> int:
@@ -73,40 +67,44 @@ def decoded_head(text: str, size: int) -> bytes:
         return b""
 
 
-def _webp(head: bytes) -> Dimensions | None:
-    if head[8:16] == b"WEBPVP8 ":
-        return int.from_bytes(head[26:28], "little") & 0x3FFF, int.from_bytes(head[28:30], "little") & 0x3FFF
-    if head[8:16] == b"WEBPVP8L":
-        bits = int.from_bytes(head[21:25], "little")
-        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if head[8:16] == b"WEBPVP8X":
-        return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
-    return None
+def _of_others(head: bytes) -> Dimensions:
+    """Return the dimensions that a PNG, GIF or WebP states; zeros for any other file."""
+
+    def number(start: int, end: int) -> int:
+        return int.from_bytes(head[start:end], "little")
+
+    if len(head) < 30:
+        return 0, 0
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
+    if head.startswith(b"GIF8"):
+        return number(6, 8), number(8, 10)
+    match head[:4] + head[8:16]:
+        case b"RIFFWEBPVP8 ":
+            return number(26, 28) & 0x3FFF, number(28, 30) & 0x3FFF
+        case b"RIFFWEBPVP8L":
+            return (number(21, 25) & 0x3FFF) + 1, (number(21, 25) >> 14 & 0x3FFF) + 1
+        case b"RIFFWEBPVP8X":
+            return number(24, 27) + 1, number(27, 30) + 1
+    return 0, 0
 
 
-_READERS: dict[bytes, Callable[[bytes], Dimensions | None]] = {
-    b"\x89PNG\r\n\x1a\n": lambda head: (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")),
-    b"GIF8": lambda head: (int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")),
-    b"RIFF": _webp,
-}
 _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
 """Markers among 0xC0..0xCF that do not start a frame: Huffman tables, reserved, arithmetic coding."""
 
 
-def _jpeg(data: bytes) -> Dimensions | None:
+def _of_jpeg(data: bytes) -> Dimensions:
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
-            height, width = int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
-            return (width, height) if width and height else None
+            return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big")
         at += 1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return None
+    return 0, 0
 
 
 USUAL: Dimensions = (1024, 1024)
 """The dimensions that an image is taken to have where its own are unknown, as for one behind a web address."""
-
 
 _MOST_TILES = 64
 

@@ -151,9 +151,14 @@ class BoundTokens:
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the tokens of each message, its framing included: those of `count`, less the framing of the reply."""
-        known = self._known.get(id(messages))
-        sizes: tuple[int, ...] = await self._measure(messages) if known is None else known[1]
-        return sizes
+        known, sizes = self._known, self._known.get(id(messages))
+        if sizes is None:
+            if new := [message for message in messages if id(message) not in known]:
+                values = await self._values(new, self._message)
+                known.update({id(each): (each, self._size(value)) for each, value in zip(new, values, strict=True)})
+            sizes = (messages, tuple([known[id(message)][1] for message in messages]))
+        each: tuple[int, ...] = sizes[1]
+        return each
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
         """Return the tokens of each tool definition, without the instructions that come with any tools at all."""
@@ -185,13 +190,6 @@ class BoundTokens:
 
     def _uncorrected(self, counted: TokenCount) -> float:
         return counted.total * self._profile.factor / self._scale
-
-    async def _measure(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        known = self._known
-        if new := [message for message in messages if id(message) not in known]:
-            values = await self._values(new, self._message)
-            known.update({id(each): (each, self._size(value)) for each, value in zip(new, values, strict=True)})
-        return tuple([known[id(message)][1] for message in messages])
 
     async def _values(self, items: Sequence[JsonObject], scope: int) -> list[int]:
         raws: list[bytes] = []

@@ -56,19 +56,12 @@ def read_report(answer: Mapping[str, Any]) -> VendorReport:
     """Return the report in an answer, or in an event of its stream."""
     found = json_objects(answer.get("input_transformations"))
     dropped = [str(each.get("reason")) for each in found if each.get("type") != "thinking_mismatch_allowed"]
-    management = answer.get("context_management")
-    applied = management.get("applied_edits") if isinstance(management, dict) else None
-    edits = [str(each.get("type")) for each in json_objects(applied)]
-    return VendorReport(tuple(dropped), tuple(edits), _missed(answer))
-
-
-def _missed(answer: Mapping[str, Any]) -> str | None:
-    for field, name in (("diagnostics", "cache_miss_reason"), ("prompt_cache_diagnostics", "reason")):
-        told = answer.get(field)
-        reason = told.get(name) if isinstance(told, dict) else None
-        if reason:
-            return str(reason.get("type")) if isinstance(reason, dict) else str(reason)
-    return None
+    applied = json_objects(_mapping(answer.get("context_management")).get("applied_edits"))
+    edits = [str(each.get("type")) for each in applied]
+    causes = (("diagnostics", "cache_miss_reason"), ("prompt_cache_diagnostics", "reason"))
+    reason = next(filter(None, (_mapping(answer.get(field)).get(name) for field, name in causes)), None)
+    missed = reason.get("type") if isinstance(reason, dict) else reason
+    return VendorReport(tuple(dropped), tuple(edits), None if reason is None else str(missed))
 
 
 MISSES = 3
@@ -133,21 +126,10 @@ _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
 
 
-class _Telling(TypedDict, total=False):
-    """The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
-
-    usage: Any
-    choices: Any
-    model: Any
-    id: Any
-    error: Any
-    input_transformations: Any
-    context_management: Any
-    diagnostics: Any
-    prompt_cache_diagnostics: Any
-
-
-_decoder = msgspec.json.Decoder(_Telling)
+_READ = "usage choices model id error input_transformations context_management diagnostics prompt_cache_diagnostics"
+"""The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
+_make: Any = TypedDict
+_decoder = msgspec.json.Decoder(_make("_Read", dict.fromkeys(_READ.split(), Any), total=False))
 _USAGE = re.compile(r'"usage"\s*:\s*\{')
 
 

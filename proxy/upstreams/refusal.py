@@ -12,7 +12,7 @@ from proxy.chat.errors import OVERFLOW, PenstockError
 from proxy.text.json_values import json_object
 from proxy.text.tables import lines
 from proxy.upstreams.base import Call, Reply
-from proxy.wires.messages_answer import STATUSES
+from proxy.wires.messages import STATUSES
 
 _STATUSES = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse a prompt."""

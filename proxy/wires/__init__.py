@@ -11,8 +11,7 @@ from proxy.chat.errors import OVERFLOW, PenstockError, Unanswered
 from proxy.chat.parse import Body
 from proxy.text.json_values import json_objects
 from proxy.wires.chat_round import ChatRound
-from proxy.wires.messages import MessagesBody
-from proxy.wires.messages_answer import error_type
+from proxy.wires.messages import MessagesBody, error_type
 from proxy.wires.responses import ResponsesBody
 from proxy.wires.rounds import AnswerRound, MessagesRound, ResponsesRound, understanding
 

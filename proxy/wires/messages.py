@@ -19,8 +19,10 @@ from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.chat.splice import fields, spliced
+from proxy.text.json_values import json_object, json_objects
+from proxy.text.tables import table
 from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
-from proxy.wires.view import Unwritable, answer_of, plain, read_function, root_of, source_of
+from proxy.wires.view import MALFORMED, Unwritable, answer_of, plain, read_function, root_of, source_of
 
 PATH = "/messages"
 
@@ -29,6 +31,16 @@ THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 """The modes of `tool_choice` in chat's words."""
 _NATIVE_CHOICES = {ours: theirs for theirs, ours in _CHOICES.items()}
+
+
+_WORDS = table("wires")["messages"]
+FINISH: Mapping[str, str] = _WORDS["finish"]
+"""Chat's finish reasons for Anthropic's stop reasons."""
+STOPS: Mapping[str, str] = _WORDS["stops"]
+"""Anthropic's stop reasons for chat's finish reasons."""
+STATUSES: Mapping[str, int] = _WORDS["statuses"]
+"""The statuses of errors."""
+_TYPES = {status: kind for kind, status in STATUSES.items()} | {503: "overloaded_error"}
 
 
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
@@ -228,12 +240,14 @@ def _new_message(messages: Sequence[Message]) -> bytes | None:
         return encode({"role": "user", "content": [{"type": "tool_result", **each} for each in results]})
     blocks = [part for part in message.parts if part.get("type") != "text" or part["text"].strip()]
     stand = {part.get("id") for part in blocks}
-    for call in message.get("tool_calls") or ():
-        if call["id"] not in stand:
-            given = orjson.loads(call["function"]["arguments"] or "{}")
-            blocks.append({"type": "tool_use", "id": call["id"], "name": called_name(call), "input": given})
+    calls = [call for call in message.get("tool_calls") or () if call["id"] not in stand]
+    blocks += [{"type": "tool_use", "id": call["id"], **_called(call)} for call in calls]
     role = "assistant" if message.role == "assistant" else "user"
     return encode({"role": role, "content": plain(blocks)}) if blocks else None
+
+
+def _called(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": called_name(call), "input": orjson.loads(call["function"]["arguments"] or "{}")}
 
 
 def _written_once(item: JsonObject, views: tuple[Message, ...]) -> bytes | None:
@@ -267,17 +281,14 @@ def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
         own = dict(zip(map(id, item.derive("views", partial(_views, item))), results, strict=False))
         for view in views:
             is_result = view.role == "tool"
-            content += [_result_block(view, own.get(id(root_of(view))))] if is_result else _parts(view, others)
+            content += [_result_block(view, own.get(id(root_of(view))))] if is_result else _content(view, others)
     return spliced(item.raw, item, {**item, "content": content}) if content else None
 
 
 def _content(view: Message, before: Any) -> Any:
     """Return a content of which all is one view; `before` is what the client sent."""
-    return _parts(view, before) if isinstance(before, list) else view.get("content") or None
-
-
-def _parts(view: Message, before: Sequence[Any]) -> list[Any]:
-    """Return the blocks of a content; `before` are those that the client sent."""
+    if not isinstance(before, list):
+        return view.get("content") or None
     if len(view.parts) == len(before):
         return [*view.parts]
     return [part for part in view.parts if part.get("type") != "text" or part["text"].strip() or part in before]
@@ -289,9 +300,9 @@ def _result_block(view: Message, block: Mapping[str, Any] | None) -> Mapping[str
         raise Unwritable("a tool result is of no message")
     if view.source is not None:
         return block
-    made = _result_fields(view)
-    if isinstance(block.get("content"), list):
-        made["content"] = _listed(made["content"], block["content"])
+    made, before = _result_fields(view), block.get("content")
+    if isinstance(made["content"], str) and isinstance(before, list) and [b.get("type") for b in before] == ["text"]:
+        made["content"] = [{**before[0], "text": made["content"]}]
     return {**block, **made}
 
 
@@ -305,16 +316,10 @@ def _result_fields(view: Message) -> dict[str, Any]:
     return {"content": plain(bare), **marks}
 
 
-def _listed(content: Any, before: Sequence[Any]) -> Any:
-    """Return content as a list, with a text in place of the only part if that is a text too."""
-    is_text = isinstance(content, str) and len(before) == 1 and before[0].get("type") == "text"
-    return [{**before[0], "text": content}] if is_text else content
-
-
 def _answer(view: Message, before: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the blocks of an answer: thinking as it came or not at all, calls by their ids, texts in order."""
     content = [block for block in before if _is_content(block)]
-    texts = _parts(view, content)
+    texts: list[Any] = _content(view, content)
     is_aligned = len(texts) == len(content)
     calls = {str(call["id"]): call for call in view.get("tool_calls") or ()}
     blocks = list[Any]()
@@ -323,14 +328,13 @@ def _answer(view: Message, before: Sequence[Mapping[str, Any]]) -> list[Any]:
             blocks += [block] if AS_BLOCKS in view else []
         elif block["type"] == "tool_use":
             if (call := calls.pop(block["id"], None)) is not None:
-                given = orjson.loads(call["function"]["arguments"] or "{}")
-                blocks.append({**block, "name": called_name(call), "input": given})
+                blocks.append({**block, **_called(call)})
         else:
             here = 1 if is_aligned else len(texts)
             blocks, texts = [*blocks, *texts[:here]], texts[here:]
     if calls:
         raise Unwritable("a call was added to an answer")
-    return blocks + texts
+    return [*blocks, *texts]
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -363,3 +367,73 @@ class CountBody(MessagesBody):
     """The body of a request whose tokens are to be counted."""
 
     path: ClassVar = f"{PATH}/count_tokens"
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+class Blocks:
+    """The blocks of an answer, put together from its events. Nothing here raises."""
+
+    def __init__(self) -> None:
+        self.content: list[dict[str, Any]] = []
+        """The complete blocks, and the one that is under way."""
+        self.usage: dict[str, Any] = {}
+        self.stop: str | None = None
+        self.begun = False
+        self.error = False
+        self.arguments: list[str] = []
+        """The pieces of the arguments of the last call."""
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        self.begun, self.stop = message.get("type") == "message", message.get("stop_reason")
+        self.content[:], self.usage = json_objects(message.get("content")), _object(message.get("usage"))
+
+    def feed(self, event: Mapping[str, Any]) -> None:
+        kind, delta = event.get("type"), event.get("delta")
+        if kind == "message_start" and isinstance(event.get("message"), dict):
+            self.begun = True
+            self.usage = dict(_object(event["message"].get("usage")))
+        elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
+            self.content.append(dict(event["content_block"]))
+            self.arguments = []
+        elif kind == "content_block_delta" and isinstance(delta, dict) and self.content:
+            self._more(self.content[-1], delta)
+        elif kind == "content_block_stop" and self.content and str(self.content[-1].get("type")).endswith("tool_use"):
+            block, text = self.content[-1], "".join(self.arguments)
+            block["input"] = json_object(text.encode()) if text else block.get("input") or {}
+            if text and not block["input"]:
+                block["malformed"] = text
+        elif kind == "message_delta" and isinstance(delta, dict):
+            self.stop = delta.get("stop_reason") or self.stop
+            self.usage |= {name: count for name, count in _object(event.get("usage")).items() if count is not None}
+        elif kind == "error":
+            self.error = True
+
+    def _more(self, block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+        for name in ("text", "thinking", "signature"):
+            if isinstance(delta.get(name), str):
+                block[name] = str(block.get(name) or "") + delta[name]
+        if isinstance(delta.get("partial_json"), str):
+            self.arguments.append(delta["partial_json"])
+        if "citation" in delta:
+            earlier = block.get("citations")
+            block["citations"] = [*(earlier if isinstance(earlier, list) else ()), delta["citation"]]
+
+    @property
+    def sent_back(self) -> list[dict[str, Any]]:
+        """The blocks as they go back to the model: an object quotes arguments that are no JSON."""
+        sent = list[dict[str, Any]]()
+        for block in self.content:
+            bare = {name: part for name, part in block.items() if name != "malformed"}
+            sent.append({**bare, "input": {MALFORMED: block["malformed"]}} if "malformed" in block else block)
+        return sent
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def error_type(status: int) -> str:
+    """Return the type of an error with a status."""
+    return _TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")

@@ -282,23 +282,19 @@ def _with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
 def _check_lost(request: NativeRequest, standing: Collection[int]) -> None:
     """Raise `Unwritable` where an item left that must stay, or an opaque one without what stands beside it."""
     came = request.came.messages
-    form = request.folds.of(came)
-    for place in form.places("opaque", lambda message: message.role in (OPAQUE, CONTROL)):
+    places = request.folds.of(came).places("opaque", lambda message: message.role in (OPAQUE, CONTROL))
+    for place in places:
         if id(came[place]) in standing:
             continue
         beside = [came[near] for near in (place - 1, place + 1) if 0 <= near < len(came)]
         if came[place].role == CONTROL or all(id(each) in standing or each.is_system for each in beside):
             raise Unwritable("an opaque item was taken out")
-    if form.any("references", _is_reference):
+    controls = (came[place].source or came[place] for place in places if came[place].role == CONTROL)
+    if any(_kind(each) == "item_reference" for each in controls):
         called = {call for message in came for call in message.call_ids}
         lost = (each for each in came if each.role == "tool" and id(each) not in standing)
         if any(each["tool_call_id"] not in called for each in lost):
             raise Unwritable("a result of a call that the provider has stored was taken out")
-
-
-def _is_reference(message: Message) -> bool:
-    """Return whether a message stands for an item that the provider has stored."""
-    return message.role == CONTROL and message.source is not None and _kind(message.source) == "item_reference"
 
 
 def _new_items(message: Message) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from proxy.chat.errors import Unanswered
 from proxy.chat.sse import EventSplitter, check_held, encoded_event, read_event, with_data
 from proxy.text.json_values import json_object, json_objects
 from proxy.wires import messages, responses
-from proxy.wires.messages_answer import FINISH, Blocks
+from proxy.wires.messages import FINISH, Blocks
 from proxy.wires.view import Unwritable
 
 _log = logging.getLogger("penstock.loop")

@@ -14,7 +14,7 @@ from proxy.gateway.loop import send
 from proxy.gateway.restoring import restored
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.wires import WIRES
-from proxy.wires.messages_answer import Blocks
+from proxy.wires.messages import Blocks
 from tests.scripted import Recall, Scripted, read, reply, streaming
 
 ODD: tuple[Any, ...] = (None, True, 0, -1, 1.5, "", "x", [], {}, [[]], [{}], [None], {"a": [1]}, [1, "a", None, {}])

@@ -21,8 +21,7 @@ from proxy.upstreams.base import Abilities, Call, Upstream
 from proxy.upstreams.completion import Completion, Deltas, Facts, nonsense, spent, timestamp
 from proxy.upstreams.keys import fitting
 from proxy.upstreams.translated import TranslatedServer, Translation
-from proxy.wires.messages import THOUGHTS, call_of
-from proxy.wires.messages_answer import FINISH, Blocks
+from proxy.wires.messages import FINISH, THOUGHTS, Blocks, call_of
 
 VERSION = "2023-06-01"
 """The version of the API that is translated to."""

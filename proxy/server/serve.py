@@ -18,7 +18,8 @@ from typing import Any, Literal
 import httptools
 import uvicorn
 from uvicorn.lifespan.on import LifespanOn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.supervisors import Multiprocess
 
 from proxy.chat.errors import ConfigError, error_body
@@ -121,6 +122,45 @@ class _AnyLength(int):
         return self
 
 
+class _Received:
+    """A body as it comes in: whole in one piece, as most are, it is never copied. uvicorn copies it twice."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def __iadd__(self, part: bytes) -> "_Received":
+        self._parts.append(part)
+        return self
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __bytes__(self) -> bytes:
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+
+class _OneWrite:
+    """A transport that sends the head of an answer with its body, where the length is known. uvicorn writes twice."""
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle, self._transport, self._head = cycle, cycle.transport, b""
+        self.is_closing = cycle.transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        cycle = self._cycle
+        if not cycle.response_started:  # "100 Continue"
+            self._transport.write(data)
+        elif not self._head and cycle.chunked_encoding is False and cycle.scope["method"] != "HEAD":
+            self._head = data
+        else:
+            cycle.transport = self._transport
+            self._transport.writelines((self._head, data) if self._head else (data,))
+
+    def close(self) -> None:
+        self._transport.write(self._head)
+        self._transport.close()
+
+
 class Connection(HttpToolsProtocol):
     """A client's connection, closed if the client is too slow or sends too many headers; uvicorn bounds neither.
 
@@ -166,6 +206,8 @@ class Connection(HttpToolsProtocol):
                 self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
         else:
             self._head = 0
+            if self._part == "body" and len(self.cycle.body) > HIGH_WATER_LIMIT and not self.cycle.response_complete:
+                self.flow.pause_reading()
         if self._part != self._timed or (self._head and self._head == len(data)):
             self._await(self._part)
 
@@ -212,13 +254,15 @@ class Connection(HttpToolsProtocol):
         elif not self.parser.should_upgrade():
             self._part = "body"
             super().on_headers_complete()
+            self.cycle.body, self.cycle.transport = _Received(), _OneWrite(self.cycle)  # type: ignore[assignment]
             if self.parser.get_http_version() == "1.0":  # uvicorn would send it chunks, which it does not know
                 self.cycle.chunked_encoding, self.cycle.expected_content_length = False, _AnyLength()
             self.headers = deque(maxlen=0)  # type: ignore[assignment]  # drops trailers, the headers behind a body
 
     def on_body(self, body: bytes) -> None:
-        if not self._refused:
-            super().on_body(body)
+        if not (self._refused or self.cycle.response_complete):
+            self.cycle.body += body
+            self.cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         if not self._refused and self._part == "body":

@@ -23,11 +23,8 @@ def test_a_stranger_finds_every_room() -> None:
     assert len([*ROOT.glob("proxy/*/__init__.py")]) <= 19
 
 
-def test_names_say_something() -> None:
+def test_names_say_something_and_one_stands_for_one_class() -> None:
     assert not {path.stem for path in FILES} & {"utils", "helpers", "common", "misc", "manager", "util"}
-
-
-def test_one_name_stands_for_one_class() -> None:
     trees = [ast.parse(path.read_text()) for path in FILES]
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     assert {name for name, times in names.items() if times > 1} == set()
@@ -56,9 +53,6 @@ def tracked() -> list[Path]:
     return [Path(name) for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
-def test_tracked_files_lie_in_known_folders(tracked: list[Path]) -> None:
+def test_tracked_files_lie_in_known_folders_and_are_small_except_those_listed(tracked: list[Path]) -> None:
     assert {path.parts[0] for path in tracked if len(path.parts) > 1} == FOLDERS
-
-
-def test_tracked_files_are_small_except_those_listed(tracked: list[Path]) -> None:
     assert {str(path) for path in tracked if (ROOT / path).stat().st_size > 200_000} == LARGE

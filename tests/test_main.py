@@ -182,11 +182,11 @@ class TestExplain:
         assert "\nrejected with 400 context_length_exceeded: nothing would be sent\n" in told
         assert "\nunchanged" not in told
 
-    def test_of_a_broken_request(self, folder: Path, explain: Explain) -> None:
+    def test_of_a_broken_request_or_none(
+        self, folder: Path, explain: Explain, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         (folder / "request.json").write_text('{"model": "echo", "messages": [5]}')
         assert explain(fails=True) == "penstock: messages[0] must be an object\n"
-
-    def test_of_no_request(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "explain", str(folder / "none.json")) == 1
         assert "none.json: No such file or directory" in capsys.readouterr().err
 

@@ -12,18 +12,7 @@ from yarl import URL
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http import client
 from proxy.http.client import ServerConnection, Timeouts, Transport
-from tests.loopback import (
-    BODY,
-    LONG,
-    OK,
-    PLENTY,
-    STREAM,
-    Connection,
-    answering,
-    framed,
-    listening,
-    transport,
-)
+from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
 
 LOOPS = ("asyncio", "uvloop")
 

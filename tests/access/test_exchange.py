@@ -57,13 +57,10 @@ async def refusal(http: Exchange) -> BadRequest:
     return caught.value
 
 
-async def test_headers_have_lower_case_names_and_joined_values() -> None:
+async def test_headers_have_lower_case_names_and_an_answer_echoes_a_safe_request_id() -> None:
     server = Server(headers=[(b"x-team", b"a"), (b"x-team", b"b"), (b"x-name", b"caf\xe9")])
 
     assert server.http.headers == {"x-team": "a, b", "x-name": "caf\xe9"}
-
-
-async def test_an_answer_echoes_the_request_id_if_it_is_safe() -> None:
     for sent, kept in ((b"req-1", True), (b"a b", False)):
         http = Server(headers=[(b"x-request-id", sent)]).http
         assert (http.request_id == sent.decode()) is kept

@@ -81,12 +81,9 @@ def test_a_body_that_holds_too_much_is_refused_unparsed(kind: str, most: int) ->
     assert (caught.value.status, caught.value.code) == (413, "too_many_values")
 
 
-def test_a_body_has_at_most_so_many_fields() -> None:
+def test_a_body_has_at_most_so_many_fields_and_a_message_so_many_values() -> None:
     with pytest.raises(BadRequest, match="more than 1,000 fields"):
         Body(with_value(b"1")[:-1] + b"," + DENSE["keys"](1_000)[1:])
-
-
-def test_one_message_holds_at_most_so_many_values() -> None:
     message = b'{"role":"user","content":"x","more":' + DENSE["lists"](60_000) + b"}"
     with pytest.raises(BadRequest, match=r"messages\[0\] has more than 100,000 values"):
         Body(b'{"model":"m","messages":[' + message + b"]}").parse()

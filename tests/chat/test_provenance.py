@@ -66,22 +66,16 @@ def test_what_left(incoming: str, request_: str, expected: str) -> None:
     assert left(incoming, request_) == expected
 
 
-def test_a_shorter_result_has_left_and_its_call_has_not() -> None:
+def test_a_result_or_call_in_another_form_has_left_and_one_of_the_same_bytes_has_not() -> None:
     incoming = chat("u1 aA! tA a1 u2")
     call = incoming.messages[1].with_changes(content="shorter")
     kept = [incoming.messages[0], call, incoming.messages[2].with_changes(content="..."), *incoming.messages[3:]]
     assert departed(incoming, incoming.with_messages(kept)) == [2]
-
-
-def test_an_earlier_call_of_the_same_id_has_left_and_one_that_stands_word_for_word_has_not() -> None:
     incoming = chat("u1 aA! tA a1 u2 aA! tA a2 u3")
     kept = list(incoming.messages[4:])
     assert departed(incoming, incoming.with_messages(kept)) == [0, 3]
     kept[1] = kept[1].with_changes(content="thinking")
     assert departed(incoming, incoming.with_messages(kept)) == [0, 1, 3]
-
-
-def test_a_message_that_was_read_again_from_the_same_bytes_has_not_left() -> None:
     incoming = chat("u1 a1 u2")
     again = [Message(dict(message)) for message in incoming.messages]
     assert departed(incoming, incoming.with_messages(again)) == []
@@ -124,14 +118,11 @@ def test_paragraphs_are_joined_while_they_are_short(text: str, expected: list[st
     assert parts(text) == expected
 
 
-def test_a_long_paragraph_is_cut_between_sentences() -> None:
+def test_a_long_paragraph_is_cut_between_sentences_with_spaces_or_without() -> None:
     text = "This sentence has forty characters here. " * 100
     found = parts(text)
     assert all(part.endswith(".") and part.startswith("This") for part in found)
     assert [len(part) for part in found] == [614] * 5 + [1024], "the end is no longer than two others"
-
-
-def test_a_long_paragraph_without_spaces_is_cut_between_sentences() -> None:
     assert all(part.endswith("。") for part in parts("札幌の天気は晴れです。" * 400))
 
 
@@ -191,29 +182,24 @@ def request(messages: Sequence[Message]) -> ChatRequest:
     return ChatRequest("m", tuple(messages))
 
 
-def test_a_changed_message_knows_what_it_was_made_of() -> None:
+def test_the_clients_messages_are_found_in_any_form_and_no_others() -> None:
     first = Message({"role": "user", "content": "hello", "name": "ann"})
     second = first.with_changes(content="hello [note]")
     third = second.without("name")
     assert (third.made_of, second.made_of, first.made_of) == (second, first, None)
-
-
-def test_the_clients_messages_are_found_in_any_form() -> None:
     incoming = chat("s u1 a1 u2").messages
     marked = incoming[1].with_changes(content="u1 [note]").with_changes(content="u1 [note] [another]")
     added = Message({"role": "user", "content": "u1"})
     assert of_client(request([incoming[0], added, marked, incoming[3]]), request(incoming)) == {0: 0, 2: 1, 3: 3}
-
-
-def test_what_was_made_of_a_message_that_the_client_did_not_send_is_not_the_clients() -> None:
     incoming = chat("u1").messages
     assert of_client(request([chat("u1").messages[0].with_changes(content="x")]), request(incoming)) == {}
-
-
-def test_a_message_that_incoming_has_in_a_later_form_is_found_by_that() -> None:
     before = chat("u1").messages[0]
-    incoming = before.without("task")
-    assert of_client(request([incoming.with_changes(content="u1 [note]")]), request([incoming])) == {0: 0}
+    latest = before.without("task")
+    assert of_client(request([latest.with_changes(content="u1 [note]")]), request([latest])) == {0: 0}
+    incoming = chat("s u1 a1 u2").messages
+    for same in (incoming, [*incoming]):
+        assert of_client(request(same), request(incoming)) == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert list(of_client(request([*incoming[2:], incoming[0]]), request(incoming)).items()) == [(0, 2), (1, 3), (2, 0)]
 
 
 def test_a_users_message_stands_with_marks_in_it_and_not_in_a_short_form() -> None:
@@ -224,13 +210,6 @@ def test_a_users_message_stands_with_marks_in_it_and_not_in_a_short_form() -> No
     same = standing(request([marked, short, incoming[2], incoming[3]]), request(incoming))
     assert same.places == {0, 2, 3}
     assert standing(request([both]), request(incoming)).places == frozenset()
-
-
-def test_where_no_step_has_changed_any_each_is_its_own() -> None:
-    incoming = chat("s u1 a1 u2").messages
-    for same in (incoming, [*incoming]):
-        assert of_client(request(same), request(incoming)) == {0: 0, 1: 1, 2: 2, 3: 3}
-    assert list(of_client(request([*incoming[2:], incoming[0]]), request(incoming)).items()) == [(0, 2), (1, 3), (2, 0)]
 
 
 def test_places_are_those_in_the_request_that_is_asked_about() -> None:

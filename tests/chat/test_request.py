@@ -100,13 +100,10 @@ def test_changing_nothing_gives_the_same_request() -> None:
     assert request.without("absent") is request
 
 
-def test_a_request_made_here_is_written_with_model_and_messages_first() -> None:
+def test_a_request_is_written_with_model_and_messages_first_and_with_added_tools() -> None:
     assert chat("u1", stream=True, seed=7).encode() == (
         b'{"model":"test-model","messages":[{"role":"user","content":"u1"}],"stream":true,"seed":7}'
     )
-
-
-def test_tools_that_a_policy_adds_are_written() -> None:
     fields: dict[str, Any] = {"messages": [{"role": "user", "content": "a"}], "model": "m", "x": 1}
     added = parse(encode(fields)).with_tools([Tool({"name": "f"})])
     assert json.loads(added.encode()) == fields | {"tools": [{"name": "f"}]}

@@ -90,13 +90,10 @@ def test_of_an_envelope_that_was_cut_off_the_text_is_left(envelope: dict[str, ob
     assert lengths == sorted(lengths)
 
 
-def test_a_note_behind_what_was_cut_off_stays() -> None:
+def test_where_it_was_cut_off_a_note_and_an_error_stay() -> None:
     wrapped = json.dumps(MCP).partition("blank")[0] + "\n... [900 characters cut off]"
     sent = unwrapped(wrapped)
     assert sent == TEXT.partition("blank")[0] + "\n... [900 characters cut off]"
-
-
-def test_an_error_stays_one_where_it_was_cut_off() -> None:
     wrapped = json.dumps({"content": [ITEM], "isError": True})[:-4]
     assert wrapped.endswith("t")
     assert '"isError":t' in unwrapped(wrapped)

@@ -33,11 +33,8 @@ def test_what_was_asked_for_stands_there_word_for_word(text: str, query: str, sh
     assert excerpt(text, [query], 4000) == found
 
 
-def test_a_table_keeps_the_names_of_its_columns() -> None:
+def test_a_table_keeps_its_columns_and_passages_name_their_lines() -> None:
     assert excerpt(ROWS, ["K-5044"], 3000).startswith("sku;ort;menge\n")
-
-
-def test_passages_name_the_lines_that_recall_gives() -> None:
     found = excerpt(LOG, ["r-20720"], 3000)
     label = found.rpartition("[lines ")[2].partition("]")[0]
     first, last = map(int, label.split("-"))

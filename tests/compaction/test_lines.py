@@ -366,12 +366,9 @@ def test_a_text_takes_at_most_the_room_that_it_gets(text: str, room: int) -> Non
     assert 0 < len(condensed(text, room)) <= room
 
 
-def test_what_has_room_stays_whole() -> None:
+def test_what_has_room_stays_whole_and_no_mere_sign_begins_a_paragraph() -> None:
     assert condensed(SERVICES, len(SERVICES)) == SERVICES
     assert short_form("a line\n" * 90) is None or len(lay_out("a line\n" * 90)) < 5
-
-
-def test_a_mere_sign_begins_no_paragraph_that_is_shown() -> None:
     text = "\n".join(f" the word {NAMES[n]} of part {n}, as it was\n\n-\n-the sign of {NAMES[n]}" for n in range(60))
     assert "]\n-\n[… " not in form(text)
 

@@ -23,12 +23,9 @@ def test_the_question_stays_word_for_word(form: str, document: str, question: st
     assert any(question in words for words in own_words(text))
 
 
-def test_a_question_is_the_first_of_the_users_words() -> None:
+def test_a_question_is_the_first_of_the_users_words_and_a_short_message_all() -> None:
     text = f"The minutes of the year\n\n{DOCUMENT}\n\nWho was absent?"
     assert own_words(text)[0].endswith("Who was absent?")
-
-
-def test_a_short_message_is_all_the_users_own() -> None:
     assert own_words("Find order 7.\n\nThanks!") == ("Find order 7.\n\nThanks!",)
 
 
@@ -38,12 +35,9 @@ def test_what_the_question_names_is_found_in_the_document() -> None:
     assert "[lines 22" in found
 
 
-def test_a_document_s_first_paragraphs_are_no_question() -> None:
+def test_a_documents_first_paragraphs_and_what_stands_beside_a_question_are_none() -> None:
     text = f"May I keep a cat?\n\n{DOCUMENT}\n\nThank you!"
     assert own_words(text)[0].startswith("May I keep a cat?")
     assert all("Part 1" not in words for words in own_words(text))
-
-
-def test_what_stands_beside_a_short_question_is_the_document_s() -> None:
     clauses = "\n\n".join(f"§ {n} The tenant pays for the repair of item {n}." for n in range(900))
     assert own_words(f"Here it is:\n\n{clauses}\n\nIs a dog allowed?") == ("Is a dog allowed?", "Here it is:")

@@ -162,12 +162,9 @@ def test_hostile_text_is_a_text_like_any_other(text: str) -> None:
     assert with_references(sent, [one for one in [shown(sent)] if one is not None])[0] is not None
 
 
-def test_numbers_keep_their_spelling() -> None:
+def test_numbers_keep_their_spelling_and_members_that_repeat_a_key_stay() -> None:
     text = '{ "a": 1.0, "b": 1e5, "c": 12345678901234567890123, "d": -0.10, "e": "1 000" }'
     assert unwrapped(text) == '{"a":1.0,"b":1e5,"c":12345678901234567890123,"d":-0.10,"e":"1 000"}'
-
-
-def test_members_that_repeat_a_key_stay() -> None:
     assert joined(lay_out('{"id": 1, "id": 2, "note": "' + "word " * 200 + '"}')).startswith('{\n "id":1\n "id":2\n')
 
 

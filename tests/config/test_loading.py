@@ -177,15 +177,12 @@ state: '***'
     )
 
 
-def test_passwords_in_addresses_are_masked(tmp_path: Path) -> None:
+def test_passwords_in_addresses_are_masked_and_without_secrets_it_is_the_file(tmp_path: Path) -> None:
     text = (
         "upstreams: {e: {kind: echo}}\nmodels: [{match: '*', upstream: e}]\n"
         "vectors: ADDRESS\ntelemetry: {endpoint: 'http://otel:${KEY}@traces:4318'}\n"
     )
     address = "http://ann:hunter2@qdrant:6333"
     assert shown(tmp_path, text.replace("ADDRESS", address)) == text.replace("ADDRESS", "'***'")
-
-
-def test_without_secrets_it_is_the_file(tmp_path: Path) -> None:
     text = "upstreams: {e: {kind: echo}}  # é ✓\nmodels: [{match: '*', upstream: e}]\n"
     assert shown(tmp_path, text) == text

@@ -243,14 +243,11 @@ def test_an_address_without_v1_is_warned_of(tmp_path: Path, url: str, warned: bo
     assert [told.endswith("did you mean 'http://h:8000/v1'?") for told in warnings(tmp_path, text)] == [True] * warned
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_and_a_misspelt_variable_are_told(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_bytes(BASE.encode() + b"# \xff")
     for name, told in {"none.yaml": "No such file", "": "Is a directory", "config.yaml": "it is not UTF-8"}.items():
         with pytest.raises(ConfigError, match=f"{name}: cannot be read: {told}"):
             load(tmp_path / name, {})
-
-
-def test_a_misspelt_variable_is_not_sent_as_text(tmp_path: Path) -> None:
     for written in ("${NO-PE}", "${}", "a${VAR:default}"):
         with pytest.raises(ConfigError, match=r"a variable is written \$\{NAME\}"):
             loaded(tmp_path, BASE + f"default_upstream: '{written}'\n")

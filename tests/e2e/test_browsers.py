@@ -58,13 +58,16 @@ FOREIGN: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-async def test_a_page_may_neither_write_nor_spend(lab: Lab) -> None:
+async def test_a_page_may_neither_write_nor_spend_and_programs_may(lab: Lab) -> None:
     client = await page(lab)
     for name, (headers, code) in FOREIGN.items():
         for path, body in (("/chat/completions", CHAT), ("/memories", MEMORY), ("/context/share", "{}")):
             expected = (415 if code == "unsupported_content_type" else 403, code)
             assert await client.ask(f"/v1{path}", headers, body) == expected, name
     assert lab.behind.received == []
+    client = await page(lab, 'hosts: ["llm.example"]')
+    for name, headers in PROGRAMS.items():
+        assert (await client.ask(PATH, headers))[0] == 200, name
 
 
 PROGRAMS: dict[str, dict[str, str]] = {
@@ -83,12 +86,6 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "fetch outside of a browser": {**JSON, "sec-fetch-mode": "cors"},
     "fetch of the same origin": {**JSON, "sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"},
 }
-
-
-async def test_programs_may(lab: Lab) -> None:
-    client = await page(lab, 'hosts: ["llm.example"]')
-    for name, headers in PROGRAMS.items():
-        assert (await client.ask(PATH, headers))[0] == 200, name
 
 
 async def test_a_refused_host_learns_which_setting_allows_it(lab: Lab) -> None:

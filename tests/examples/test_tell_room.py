@@ -22,11 +22,8 @@ OFFERED = dict(ContextRoom.definition)
 READ: Any = dict(tool("read_file"))
 
 
-async def test_it_keeps_to_the_contract() -> None:
+async def test_it_keeps_to_the_contract_and_tells_the_room_of_its_request() -> None:
     await conform(TellRoom, [chat("u1", tools=[tool()])])
-
-
-async def test_the_tool_tells_the_room_of_its_request() -> None:
     request = chat("u1", tools=[tool()])
     for free, told in ((1200, "1200 tokens are free."), (-5, "0 tokens are free.")):
         (built,) = TellRoom().build_tools(ToolContext(context(request), request, free))

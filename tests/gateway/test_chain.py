@@ -205,12 +205,9 @@ async def test_a_step_runs_when_its_conditions_hold(when: When, window: int, tol
     assert await verdict(Scripted(act="drop", when=when), window=window) == told
 
 
-async def test_a_step_that_never_waits_runs_though_the_time_is_up() -> None:
+async def test_the_deadline_bounds_all_steps_that_wait_together() -> None:
     outcome = await ran(Scripted(act="wait"), Scripted(act="drop"), deadline=-1)
     assert [step.verdict for step in outcome.steps] == ["fail", "rewrite"]
-
-
-async def test_the_deadline_bounds_all_steps_together() -> None:
     outcome = await ran(*(Scripted(act="wait", timeout=60),) * 3, deadline=0.02)
     assert [step.verdict for step in outcome.steps] == ["fail"] * 3
 
@@ -266,13 +263,10 @@ async def test_a_guard_fails_closed(act: str) -> None:
     assert len(outcome.steps) == 1
 
 
-async def test_a_guard_never_gives_way() -> None:
+async def test_a_guard_never_gives_way_and_later_steps_know_only_what_it_leaves() -> None:
     full = (await ran(Scripted())).before
     assert full is not None
     assert await verdict(Guarding(act="redact"), model=roomy(int(full.total / 0.94) + 2)) == "rewrite"
-
-
-async def test_later_steps_know_only_what_a_guard_leaves() -> None:
     outcome = await ran(Guarding(act="redact"), Remembering())
     assert outcome.incoming is not None
     assert script(outcome.incoming) == script(outcome.request) == f"s u1 a1 u{'*' * 30}"

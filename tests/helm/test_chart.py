@@ -185,11 +185,9 @@ class TestRestarts:
         for section, _, name in (setting.partition(".") for setting in FIXED):
             assert f'"{name if section == "limits" else section}"' in fixed
 
-    def test_without_hot_reload_every_change_counts(self, chart: Helm) -> None:
+    def test_without_hot_reload_every_change_counts_and_a_volume_has_one_writer(self, chart: Helm) -> None:
         values = {"hotReload": False, "config": {"chains": {"default": []}}}
         assert self.annotations(chart, values) != self.annotations(chart, {"hotReload": False})
-
-    def test_a_volume_has_one_writer(self, chart: Helm) -> None:
         assert rendered(chart, "a volume of its own").one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
         assert rendered(chart, "redis").one("Deployment")["spec"]["strategy"]["type"] == "RollingUpdate"
 
@@ -334,14 +332,10 @@ class TestFiles:
         jsonschema.Draft7Validator.check_schema(self.schema)
         assert self.schema["properties"]["config"]["properties"].keys() == Settings.model_fields.keys()
 
-    def test_what_the_chart_sets_is_refused_by_its_templates(self) -> None:
+    def test_templates_readme_and_chain_agree_with_the_values(self) -> None:
         templates = (CHART / "templates/_helpers.tpl").read_text().partition('define "penstock.validate"')[2]
         assert [key for keys in OWN.values() for key in keys if f'"{key}"' not in templates] == []
-
-    def test_every_value_is_in_the_readme(self) -> None:
         text = (CHART / "README.md").read_text()
         assert [key for key in self.values if not re.search(rf"`{key}[`.]", text)] == []
-
-    def test_the_chain_is_that_of_the_shipped_configuration(self) -> None:
         shipped = yaml.safe_load((CHART.parent.parent / "config.yaml").read_text())
         assert self.values["config"]["chains"]["default"] == shipped["chains"]["default"]

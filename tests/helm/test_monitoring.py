@@ -118,9 +118,12 @@ def family(name: str) -> str:
     return re.sub(r"_(bucket|sum|count|created|total)$", "", name)
 
 
-def test_the_chart_has_the_same_files() -> None:
+def test_the_chart_has_the_same_files_and_the_dashboard_arrives_as_it_is(chart: Helm) -> None:
     for copy, plain in COPIES.items():
         assert copy.read_text() == plain.read_text(), "`make docs` copies it"
+    made = chart.render(MATRIX["monitoring"]).one("ConfigMap", "-dashboard")
+    assert json.loads(made["data"]["penstock.json"]) == DASHBOARD
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
 def test_variables_ask_for_what_there_is() -> None:
@@ -128,12 +131,6 @@ def test_variables_ask_for_what_there_is() -> None:
         if variable["type"] == "query":
             inner = variable["definition"].removeprefix("label_values(").rpartition(",")[0]
             check(inner)
-
-
-def test_the_dashboard_arrives_as_it_is(chart: Helm) -> None:
-    made = chart.render(MATRIX["monitoring"]).one("ConfigMap", "-dashboard")
-    assert json.loads(made["data"]["penstock.json"]) == DASHBOARD
-    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
 def test_alerts_ask_for_what_there_is(chart: Helm) -> None:

@@ -153,10 +153,11 @@ def test_argument_that_is_cut_has_a_mark(arguments: str, shown: str) -> None:
     assert made.argument == shown
 
 
-def test_long_path_is_no_text_that_a_call_writes() -> None:
+def test_a_failure_that_is_cut_has_a_mark_and_a_long_path_is_no_text_that_a_call_writes() -> None:
     arguments = {"pattern": "def main", "path": "/repo/packages/core/src/handlers/invoices/monthly.py"}
     (made,) = read(calls("c", name="grep", arguments=json.dumps(arguments))).calls
     assert not made.carries_text
+    assert read(result("Error: " + "no such thing " * 20)).failure.endswith("thing [...]")
 
 
 def test_text_that_came_again_with_another_figure_is_as_settled_as_the_first() -> None:
@@ -182,10 +183,6 @@ def test_statement_outlives_the_first_questions() -> None:
     for room in range(40, 400, 10):
         shown = "".join(digest(*talk, room=room))
         assert "Which moon" not in shown or "No geysers" in shown, room
-
-
-def test_failure_that_is_cut_has_a_mark() -> None:
-    assert read(result("Error: " + "no such thing " * 20)).failure.endswith("thing [...]")
 
 
 @pytest.mark.parametrize(
@@ -429,12 +426,9 @@ def test_system_message_stands_at_its_place_and_a_carried_one_is_only_named() ->
     assert "3: [stands above]" in digest(*talk, carried=5)
 
 
-def test_answers_that_a_model_summed_up_have_no_line() -> None:
+def test_answers_that_a_model_summed_up_have_no_line_and_what_stays_is_repeated_last() -> None:
     talk = [*exchange("One is said.", "First."), *exchange("Two is said.", "Second.")]
     assert digest(*talk, told=2) == ["1: One is said.", "2: Two is said.", "-> Second."]
-
-
-def test_what_stays_is_the_last_to_be_repeated() -> None:
     talk = [*exchange("Always write in verse."), *exchange("I like tea.")]
     found = lines(talk, list(map(read, talk)), [user("Always write in verse.")], None, 0)
     assert found[0].rank == LineRank.REPEATED

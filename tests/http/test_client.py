@@ -17,19 +17,7 @@ from cryptography.x509.oid import NameOID
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http import client
 from proxy.http.client import Transport
-from tests.loopback import (
-    BODY,
-    LONG,
-    OK,
-    PLENTY,
-    STREAM,
-    Connection,
-    Handler,
-    answering,
-    framed,
-    listening,
-    transport,
-)
+from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, Handler, answering, framed, listening, transport
 
 LOOPS = ("asyncio", "uvloop")
 
@@ -257,13 +245,10 @@ async def test_a_long_body_may_come_with_the_end_of_its_head(end: bytes) -> None
         assert await (await http.request("GET", url, {})).read() == body
 
 
-async def test_control_characters_in_a_header_are_blanks() -> None:
+async def test_control_characters_in_a_header_are_blanks_and_an_answer_to_head_has_no_body() -> None:
     handle, _ = answering(b"HTTP/1.1 200 OK\r\nX-A: a\0b\x01\x7f\tc\r\nContent-Length: 2\r\n\r\nok")
     async with listening(handle) as url, transport() as http:
         assert (await http.request("GET", url, {})).headers == [(b"x-a", b"a b  \tc")]
-
-
-async def test_the_answer_to_head_has_no_body() -> None:
     handle, _ = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
     async with listening(handle) as url, transport() as http:
         assert await (await http.request("HEAD", url, {})).read() == b""

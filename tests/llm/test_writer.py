@@ -88,8 +88,11 @@ def test_what_of_an_answer_is_used(given: str, expected: str | None) -> None:
     assert checked(given, SOURCE, 1000) == expected
 
 
-def test_a_summary_must_be_shorter_than_its_source() -> None:
+def test_a_summary_must_be_shorter_and_its_transcript_says_who_said_what() -> None:
     assert checked("- Moved it.", "Moved it.", 1000) is None
+    assert transcript(chat("uhi a!k tk").messages, 1000) == (
+        '[user] uhi\n[assistant] calls look_up {"key":"k"}\n[tool] result k'
+    )
 
 
 def test_the_prompt_is_data_in_blocks_that_it_cannot_close() -> None:
@@ -99,12 +102,6 @@ def test_the_prompt_is_data_in_blocks_that_it_cannot_close() -> None:
     assert "what the assistant answered, decided and did" in system.text
     assert (user.text.count("</earlier>"), user.text.count("</transcript>")) == (1, 1)
     assert "<earlier>" not in prompt("", "x", 800)[1].text
-
-
-def test_a_transcript_says_who_said_what() -> None:
-    assert transcript(chat("uhi a!k tk").messages, 1000) == (
-        '[user] uhi\n[assistant] calls look_up {"key":"k"}\n[tool] result k'
-    )
 
 
 @pytest.mark.parametrize("limit", [500, 3000, 20_000])

@@ -166,11 +166,13 @@ def test_configuration_over_everything(given: dict[str, Any], expected: dict[str
     assert {key: getattr(found, key) for key in expected} == expected
 
 
-def test_a_configured_window_is_the_whole_truth(tmp_path: Path) -> None:
+def test_a_configured_window_and_step_are_the_whole_truth(tmp_path: Path) -> None:
     listed = listing(tmp_path, **{"gpt-4o": entry(200_000, 20_000)}).resolve("gpt-4o", settings(window=10_000))
     assert (listed.window, listed.max_output, listed.source) == (10_000, 10_000, "config")
     tabled = TABLE.resolve("gpt-5", settings(window=8000))
     assert (tabled.window, tabled.max_input, tabled.reserve) == (8000, None, 800)
+    prices = {"input": 1, "output": 2, "above": 1000, "input_above": 3, "output_above": 4}
+    assert TABLE.resolve("gpt-4o", settings(prices=prices)).prices.at(1001) == Prices(3, 4)
 
 
 @pytest.mark.parametrize(("given", "window", "source"), [
@@ -227,11 +229,6 @@ def test_what_counts_for_the_models_of_a_configuration() -> None:
 def test_prompts_above_a_step_cost_more(models: Models, name: str, prompt: int, prices: tuple[float, float]) -> None:
     found = models.resolve(name).prices.at(prompt)
     assert (found.input, found.output) == prices
-
-
-def test_the_step_of_a_configuration() -> None:
-    prices = {"input": 1, "output": 2, "above": 1000, "input_above": 3, "output_above": 4}
-    assert TABLE.resolve("gpt-4o", settings(prices=prices)).prices.at(1001) == Prices(3, 4)
 
 
 def test_names_that_clients_make_up_do_not_pile_up() -> None:

@@ -104,10 +104,7 @@ async def test_sections_add_up_to_the_sizes(service: TokenService) -> None:
     assert count.messages == sum(sizes[2:]) + 3
     assert count.tools == sum(await bound.tool_sizes(asked.tools)) + 12
     assert count.total == count.system + count.messages + count.tools
-
-
-async def test_an_empty_request_is_the_reply_alone(service: TokenService) -> None:
-    assert await service.bind(Identity("t"), GPT4O).count(request([])) == TokenCount(0, 0, 3, exact=True)
+    assert await bound.count(request([])) == TokenCount(0, 0, 3, exact=True), "the reply alone"
 
 
 @pytest.mark.parametrize(("rest", "tools"), [
@@ -353,11 +350,16 @@ def learned(*ratios: float, counted: int = 10_000) -> list[float]:
     return found
 
 
-def test_eight_requests_move_it() -> None:
+@pytest.mark.parametrize(("ratio", "correction"), [
+    (1.0, 1.0), (1.04, 1.0), (0.96, 1.0), (1.06, 1.05), (0.9, 0.9), (1.5, 1.5), (2.0, 2.0), (0.5, 0.5),
+    *((no_tokenizers, 1.0) for no_tokenizers in (0.0, 0.1, HIGHEST + 0.1, 50)),
+])  # fmt: skip
+def test_it_is_a_multiple_of_a_twentieth_and_ignores_less(ratio: float, correction: float) -> None:
+    assert learned(*[ratio] * 50)[-1] == correction
+
+
+def test_eight_requests_move_it_and_a_count_that_is_far_too_low_does_at_once() -> None:
     assert learned(*[1.2] * (PATIENCE + 1)) == [1.0] * (PATIENCE - 1) + [1.2, 1.2]
-
-
-def test_a_count_that_is_far_too_low_moves_it_at_once() -> None:
     assert learned(1.6) == [1.6]
     assert learned(0.7) == [1.0], "too high is not urgent"
 
@@ -381,30 +383,15 @@ def test_a_refusal_moves_it_at_once_and_only_up(least: int, ratio: float) -> Non
     assert calibration.ratio(KEY) == ratio
 
 
-@pytest.mark.parametrize(("ratio", "correction"), [
-    (1.0, 1.0), (1.04, 1.0), (0.96, 1.0), (1.06, 1.05), (0.9, 0.9), (1.5, 1.5), (2.0, 2.0), (0.5, 0.5),
-])  # fmt: skip
-def test_it_is_a_multiple_of_a_twentieth_and_ignores_less(ratio: float, correction: float) -> None:
-    assert learned(*[ratio] * 20)[-1] == correction
-
-
-def test_it_does_not_jitter() -> None:
+def test_it_neither_jitters_nor_follows_a_lasting_change_at_once() -> None:
     dice = random.Random(3)
     found = learned(*(1.2 + dice.uniform(-0.1, 0.1) for _ in range(1000)))
     assert sum(before != after for before, after in pairwise(found)) <= 2
     assert found[-1] in (1.15, 1.2, 1.25)
-
-
-def test_it_follows_a_lasting_change_slowly() -> None:
     found = learned(*[1.0] * 50, *[1.3] * 60)
     assert found[50] == 1.0
     assert found[-1] in (1.25, 1.3)
     assert len(set(found)) <= 6
-
-
-@pytest.mark.parametrize("ratio", [0.0, 0.1, HIGHEST + 0.1, 50])
-def test_a_ratio_that_is_no_tokenizers_is_not_learned_from(ratio: float) -> None:
-    assert learned(*[ratio] * 50)[-1] == 1.0
 
 
 @pytest.mark.parametrize(("counted", "ratio"), [(40, 1.0), (100, 1.35), (900, 1.65), (9000, 1.7)])

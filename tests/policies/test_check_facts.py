@@ -114,36 +114,27 @@ async def test_a_new_statement_is_refused_and_says_where_it_is_and_which_fact() 
     )
 
 
-async def test_each_finding_is_told_with_its_place_and_the_fact_but_not_with_its_words() -> None:
+async def test_each_finding_is_told_and_an_old_statement_annotated() -> None:
     decision = await decided(talk(("user", "Hello."), ("assistant", FALSE), ("user", "And?"), ("user", FALSE)))
     assert rewrite(decision).findings == [f'messages[{n}] contradicts the trusted fact "{FACT}"' for n in (1, 3)]
-
-
-async def test_an_old_statement_is_annotated_so_that_the_conversation_can_go_on() -> None:
     request = talk(("user", FALSE), ("assistant", "Really?"), ("user", "Sorry."))
     assert texts(await decided(request, action="reject")) == [f"{FALSE} {NOTE}", "Really?", "Sorry."]
 
 
-async def test_only_the_roles_that_are_named_are_checked() -> None:
+async def test_only_named_roles_and_what_the_client_sent_are_checked() -> None:
     request = talk(("user", FALSE), ("assistant", FALSE), ("user", "Hm."))
     assert texts(await decided(request, roles=("assistant",))) == [FALSE, f"{FALSE} {NOTE}", "Hm."]
     assert isinstance(await decided(request, roles=("tool",)), Keep)
-
-
-async def test_system_messages_and_what_other_steps_wrote_are_left_alone() -> None:
     request = talk(("system", FALSE), ("user", "Hello."))
     assert isinstance(await decided(request), Keep)
     inserted = request.with_messages([Message({"role": "user", "content": FALSE}), *request.messages])
     assert isinstance(await CheckFacts(facts=(FACT,)).apply(inserted, context(request)), Keep)
 
 
-async def test_a_text_that_contradicts_everything_is_about_something_else() -> None:
+async def test_without_facts_or_with_too_many_contradictions_nothing_happens() -> None:
     request = said_by_model(f"{FALSE} " * 3)
     assert isinstance(await decided(request, most=2), Keep)
     assert isinstance(await decided(request, most=3), Rewrite)
-
-
-async def test_without_facts_nothing_happens() -> None:
     assert await CheckFacts().apply(chat("u"), context(chat("u"))) == Keep("no trusted facts")
 
 

@@ -231,14 +231,11 @@ async def test_a_handle_follows_another_without_a_further_tool() -> None:
     assert is_shortened(said[5])
 
 
-async def test_nothing_is_left_out_that_a_held_conversation_could_not_read() -> None:
+async def test_nothing_is_left_out_that_cannot_be_read_or_that_the_cache_needs() -> None:
     blob = base64.b64encode(random.Random(7).randbytes(6000)).decode()
     signed = (call(), result(blob), ANSWER, ASKED)
     assert (await shown(*signed, tools=[tool()], frozen=2))[1] == blob
     assert is_shortened((await shown(*signed, tools=[tool(), RECALL], frozen=2))[1])
-
-
-async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
     rules = CacheRules(read=0.1, write=1.0, minimum=1024, ttl=300)
     request = request_of(call(), result(LOOKUP), ANSWER)
     messages = await forwarded(request, context(request, model=profile(cache=rules)), turns=2)

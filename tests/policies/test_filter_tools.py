@@ -272,11 +272,9 @@ class TestNothingToGain:
         assert "alarm_delete" in later
         assert len(later) == 8 or small_talk == "all"
 
-    async def test_small_talk_that_must_be_a_call_gets_tools(self) -> None:
+    async def test_small_talk_gets_tools_only_where_it_must_be_a_call(self) -> None:
         assert not await offered(asked("hi"))
         assert len(await offered(asked("hi", tool_choice="required"))) == 8
-
-    async def test_small_talk_without_any_tool_sends_none(self) -> None:
         request = asked("hello", tool_choice="auto", parallel_tool_calls=True)
         assert rewrite(await decided(request)).request.tools == OURS
         assert b"tool" not in rewrite(await decided(request, SELECT, runs_tools=False)).request.encode()
@@ -468,12 +466,10 @@ class TestSections:
         cache = CacheRules(read=0.1, write=1.25, minimum=minimum, ttl=300)
         assert await self.stands(*texts.split("|"), cache=cache) == stand
 
-    async def test_all_stay_where_words_alone_say_nothing(self) -> None:
+    async def test_all_stay_where_words_say_nothing_and_what_was_settled_stays(self) -> None:
         assert await self.stands("who wrote Don Quixote?", embedder=None) == "WF"
         assert await self.stands("hola", embedder=None) == ""
         assert await self.stands("¿va a llover hoy?", embedder=None) == "W"
-
-    async def test_what_was_settled_stays(self) -> None:
         memo = Memos(SqliteStore(None, 10**6), ttl=60).bind(Identity("t", "s"))
         assert await self.stands("¿qué tiempo hará?", memo=memo) == "W"
         assert await self.stands("¿qué tiempo hará?", memo=memo, embedder=None) == "W"

@@ -99,12 +99,9 @@ async def test_the_oldest_knowledge_leaves_and_can_be_read_again() -> None:
     assert isinstance(await decided(decision.request, archive), Keep)
 
 
-async def test_knowledge_stays_where_its_share_is_not_enforced() -> None:
+async def test_knowledge_stays_without_an_enforced_share_and_results_of_named_tools_are_knowledge() -> None:
     assert isinstance(await decided(request_of(blocks=4), enforce=[]), Keep)
     assert isinstance(await decided(request_of(blocks=4), knowledge_tags=["documents"]), Keep)
-
-
-async def test_results_of_named_tools_are_knowledge() -> None:
     request = request_of("s u1 a!1 t1 a2 u2")
     for globs, known in [((), False), (("look_*",), True), (("search",), False)]:
         decision = await decided(request, knowledge_tools=globs)

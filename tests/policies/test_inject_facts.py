@@ -40,15 +40,12 @@ async def test_nothing_is_repeated_without_tools_unless_asked() -> None:
     assert isinstance(await decided(request, always=True), Rewrite)
 
 
-async def test_the_newest_value_wins_and_only_news_is_told() -> None:
+async def test_the_newest_value_wins_and_what_a_message_says_anew_is_not_told() -> None:
     said = ("I live in Rome.", "My name is Ana.", "I moved to Oslo.", "Where am I now?")
     told = [text for text in texts(await decided(user_turns(*said))) if text.startswith("<")]
     assert told == [block({"Lives in": "Rome"}).text, block({"Name": "Ana"}).text, block({"Lives in": "Oslo"}).text]
-
-
-async def test_a_message_that_says_it_anew_is_not_told_what_held_before() -> None:
-    said = ("My name is Ana. I live in Rome.", "Call me Eva.", "Look me up.")
-    told = [text for text in texts(await decided(user_turns(*said))) if text.startswith("<")]
+    anew = ("My name is Ana. I live in Rome.", "Call me Eva.", "Look me up.")
+    told = [text for text in texts(await decided(user_turns(*anew))) if text.startswith("<")]
     assert told == [block({"Lives in": "Rome"}).text, block({"Name": "Eva"}).text]
 
 
@@ -105,9 +102,12 @@ def test_patterns_that_are_none(pattern: str, told: str | None) -> None:
         InjectFacts(patterns={"x": (pattern,)})
 
 
-async def test_a_note_has_no_more_than_the_newest() -> None:
+async def test_a_note_has_no_more_than_the_newest_and_none_where_there_is_no_room() -> None:
     request = user_turns("My name is Ana. I live in Rome. I prefer tea.", "Go.")
     assert block({"Lives in": "Rome", "Prefers": "tea"}).text in texts(await decided(request, most=2))
+    request = user_turns("My name is Ana." + " word" * 500, "Look me up.")
+    decision = await InjectFacts().apply(request, context(request, window=600))
+    assert decision == Keep("1 fact, no room for them", {"user_facts": 1, "user_fact_notes": 0})
 
 
 async def test_what_a_summary_says_already_is_not_repeated() -> None:
@@ -116,9 +116,3 @@ async def test_what_a_summary_says_already_is_not_repeated() -> None:
     shorter = request.with_messages([summary, *request.messages[2:]])
     decision = await InjectFacts().apply(shorter, context(request))
     assert block({"Lives in": "Rome"}).text in texts(decision)
-
-
-async def test_notes_leave_where_the_prompt_has_no_room() -> None:
-    request = user_turns("My name is Ana." + " word" * 500, "Look me up.")
-    decision = await InjectFacts().apply(request, context(request, window=600))
-    assert decision == Keep("1 fact, no room for them", {"user_facts": 1, "user_fact_notes": 0})

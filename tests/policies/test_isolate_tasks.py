@@ -78,13 +78,10 @@ async def test_a_tag_must_be_a_name(tag: Any) -> None:
     assert decision.param == f"messages[1].{TAG}"
 
 
-async def test_a_tag_of_null_is_none_and_taken_off() -> None:
+async def test_without_tags_nothing_is_done_and_a_tag_of_null_is_none() -> None:
     request = chat("u1").with_messages([message("u1").with_changes(**{TAG: None})])
     decision = rewrite(await IsolateTasks().apply(request, of_task("x", request)))
     assert [*decision.request.messages] == [message("u1")]
-
-
-async def test_without_tags_nothing_is_done() -> None:
     request = chat("s u1 a1 u2")
     assert isinstance(await IsolateTasks().apply(request, of_task("x", request)), Keep)
 

@@ -115,12 +115,9 @@ async def test_the_newest_stay_within_the_budget() -> None:
         assert [line[2] for line in shown(outcome.request)] == expected
 
 
-async def test_a_plain_chat_gets_no_tool() -> None:
+async def test_a_plain_chat_gets_no_tool_and_one_of_that_name_stays_the_clients() -> None:
     request = chat("s u1")
     assert await KeepNotes().apply(request, context(request)) == Keep("a chat without tools")
-
-
-async def test_a_tool_of_that_name_stays_the_clients_and_so_do_its_calls() -> None:
     request = talk(4, {0: "of the client"}).with_tools([tool("note", "The client's own.")])
     decision = await KeepNotes().apply(request.with_messages(request.messages[-3:]), context(request))
     assert decision == Keep("the client has a tool 'note' of its own")

@@ -103,12 +103,9 @@ async def test_the_passage_that_shares_words_comes_back_word_for_word(question: 
     assert (about.role, asked) == ("user", user(question))
 
 
-async def test_passages_stand_in_the_order_of_time() -> None:
+async def test_passages_stand_in_the_order_of_time_and_are_none_where_nothing_left() -> None:
     said = recalled(await recall("walnuts, Lisbon, Biscuit?", embedder=Vectors(dict.fromkeys(FACTS, 0.5))))
     assert said.index("Biscuit") < said.index("Lisbon") < said.index("walnuts")
-
-
-async def test_it_keeps_where_there_is_nothing_to_bring_back() -> None:
     assert await recall("hello", past=()) == Keep("nothing left the context")
     assert await recall("Quetzalcoatl?") == Keep("nothing of what left is asked for")
 
@@ -475,18 +472,15 @@ async def test_recall_lets_no_line_of_a_tool_look_like_another_speakers() -> Non
     assert '<message role="user" turn="1">' not in lines
 
 
-async def test_a_code_beside_letters_of_a_script_without_spaces_is_a_word_of_its_own() -> None:
+async def test_a_code_beside_letters_and_a_number_with_its_word_name_a_passage() -> None:
     said = [f"订单AB-{50040 + number}的隔离级别是第{number}级，由小组{number}负责。" for number in range(5)]
     past = tuple(message for each in said for message in (user(each), assistant(REPLY)))
     incoming, request = cut("由谁负责AB-50043？", past=(*past, *PAST))
     shown = recalled(await RecallHistory(least=0.8).apply(request, context(incoming)))
     assert [each for each in said if each in shown] == [said[3]]
-
-
-async def test_recall_brings_what_a_number_with_its_word_names() -> None:
     said = [f"Auftrag {50000 + n} wartet noch auf die Spedition." for n in range(40)]
-    past = [message for each in said for message in (user(each), assistant("Notiert."))]
-    assert said[17] in recalled(await recall("Zeig mir bitte einmal alles zu Auftrag 50017.", past))
+    orders = [message for each in said for message in (user(each), assistant("Notiert."))]
+    assert said[17] in recalled(await recall("Zeig mir bitte einmal alles zu Auftrag 50017.", orders))
 
 
 PLANKS = "\n".join(f"{n}. {'a plank of the old ship ' * 6}{n}" for n in range(1, 7))

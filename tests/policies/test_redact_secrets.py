@@ -175,14 +175,11 @@ async def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPat
     assert threading.get_ident() not in Watched.threads
 
 
-async def test_a_message_is_read_once_however_often_it_is_sent() -> None:
+async def test_a_message_is_read_once_and_an_answer_may_repeat_a_schema_with_several_types() -> None:
     request = chat("ufirst")
     for _ in range(3):
         await Watched().decide(request, context(request))
     assert Watched.read.count("ufirst") == 1
-
-
-def test_an_answer_may_repeat_a_schema_with_several_types() -> None:
     stand_in = "redacted-key-bcdfghjkmnpqrs"
     schema = {"type": ["string", "null"], "description": f"of {stand_in}"}
     assert Restoring({stand_in: "k"}).value({"tools": [schema]}) == {"tools": [{**schema, "description": "of k"}]}

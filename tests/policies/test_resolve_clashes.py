@@ -42,13 +42,10 @@ BEHIND = asked(*SHORT[:2], *FILLER, SHORT[2])
 EXAMPLES = [Example(cached(BEHIND))]
 
 
-async def test_without_a_cache_the_older_statement_is_marked_where_it_stands() -> None:
+async def test_without_a_cache_the_older_statement_is_marked_and_named_in_a_longer_message() -> None:
     older, answer, newer = await sent(asked(*SHORT))
     assert older == f'{OLD}\n[Penstock: this is superseded, the user said later: "the meeting has moved to Friday"]'
     assert (answer, newer) == ("Noted.", NEW)
-
-
-async def test_of_a_longer_message_the_statement_is_named() -> None:
     older, *_ = await sent(asked(user(f"Hello. {OLD} I like rain."), *SHORT[1:]))
     assert older.startswith(f'Hello. {OLD} I like rain.\n[Penstock: "The meeting is on Monday" is superseded')
 
@@ -143,14 +140,11 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     assert second == "messages[4] contradicts itself: another value"
 
 
-async def test_what_earlier_steps_wrote_is_no_statement_of_the_users() -> None:
+async def test_what_steps_tools_and_the_assistant_wrote_is_no_statement_of_the_users() -> None:
     incoming = asked(*SHORT[1:])
     summary = user(f"Summary of what was said: {OLD}")
     request = replace(incoming, messages=(summary, *incoming.messages))
     assert isinstance(await ResolveClashes().apply(request, context(incoming)), Keep)
-
-
-async def test_the_words_of_tools_and_of_the_assistant_are_none_either() -> None:
     request = asked(assistant(OLD), user("Go on."), assistant(NEW), user("Thanks."))
     assert isinstance(await ResolveClashes().apply(request, context(request)), Keep)
 

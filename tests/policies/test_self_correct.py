@@ -73,14 +73,11 @@ async def test_findings_say_what_was_wrong_and_where_with_every_request_that_has
         assert decision.findings == [f"before messages[3]: {each.text}" for each in (EMPTY, JSON)]
 
 
-async def test_a_new_note_waits_for_the_next_user_message() -> None:
+async def test_a_new_note_waits_for_the_next_user_message_and_the_same_kind_again_is_another() -> None:
     memo = MemoryMemo()
     working = chat("u1 ax! tx")
     assert await forwarded(working, memo, EMPTY) is working
     assert len((await forwarded(chat("u1 ax! tx a1 u2"), memo, EMPTY)).messages) == 6
-
-
-async def test_the_same_kind_again_is_another_note() -> None:
     memo = MemoryMemo()
     await forwarded(chat("u1 a1 u2"), memo, EMPTY)
     made = await forwarded(chat("u1 a1 u2 a2 u3"), memo, Correction("empty-2", EMPTY.text))

@@ -125,12 +125,9 @@ async def test_parts_of_a_result_are_judged_one_by_one() -> None:
     assert second["text"].startswith("[quality check")
 
 
-async def test_tools_can_be_left_out_and_measures_turned_off() -> None:
+async def test_tools_can_be_left_out_measures_turned_off_and_the_overall_score_has_a_threshold() -> None:
     assert isinstance(await decided(ValidateContent(skip_tools=("look_*",)), asked(CUT)), Keep)
     assert isinstance(await decided(ValidateContent(least=Scores(completeness=0)), asked(CUT)), Keep)
-
-
-async def test_the_overall_score_has_a_threshold_of_its_own() -> None:
     decision = await decided(ValidateContent(least=Scores(completeness=0), overall=0.9), asked(CUT))
     assert "overall quality" in result_of(decision)
 

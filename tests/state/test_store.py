@@ -131,14 +131,11 @@ async def test_expired_values_make_room(store: Store, clock: MovedClock) -> None
     assert len(await store.keys("")) == 8
 
 
-async def test_a_value_that_would_fill_the_store_is_refused(store: Store) -> None:
+async def test_a_value_that_would_fill_the_store_is_refused_and_a_closed_store_says_so(store: Store) -> None:
     with pytest.raises(StoreError) as refused:
         await store.put("a", bytes(MIB // 4 + 1), ttl=10)
     assert refused.value.cause == "too_large"
     await store.put("a", bytes(MIB // 8), ttl=10)
-
-
-async def test_a_closed_store_says_so(store: Store) -> None:
     await store.put("a", b"1", ttl=10)
     await store.aclose()
     await store.aclose()

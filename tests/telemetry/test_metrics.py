@@ -359,16 +359,13 @@ def test_a_fact_becomes_a_declared_series(policy: str, facts: dict[str, Fact], s
     assert told(policy, facts)[f"penstock_{series}{labels}"] == value
 
 
-def test_what_was_only_observed_or_did_nothing_mitigates_nothing() -> None:
+def test_what_was_only_observed_or_is_not_declared_counts_nothing() -> None:
     name = 'penstock_distraction_mitigations_total{policy="window_history"}'
     assert name not in told("window_history", {"dropped_messages": 3}, observed=True)
     assert name not in told("window_history", {"dropped_messages": 3}, "keep")
     assert name not in told("window_history", {"dropped_messages": 0})
     rejected = told("check_facts", {"poisoning_attempts": 1, "code": "x"}, "reject")
     assert rejected['penstock_poisoning_attempts_total{policy="check_facts"}'] == 1
-
-
-def test_a_fact_that_its_policy_does_not_declare_is_no_series() -> None:
     assert not [name for name in told("window_history", {"poisoning_attempts": 2}) if "poisoning" in name]
 
 

@@ -87,14 +87,11 @@ def test_query_terms_have_no_stop_words_of_the_language(query: str, found: list[
     assert query_terms(query) == found
 
 
-def test_a_very_long_query_has_its_longest_terms() -> None:
+def test_a_very_long_query_has_its_longest_terms_and_a_common_one_is_not_telling() -> None:
     query = " ".join([f"w{number}" for number in range(200)] + ["extraordinary"])
     scores = scores_of(query, index(["w0 w1 w2", "extraordinary", "w150"]))
     assert max(scores) == scores[1] > 0
     assert sum(score > 0 for score in scores) < 3
-
-
-def test_a_common_term_is_not_telling() -> None:
     texts = index([*(f"the last bus goes at night, stop {n}" for n in range(19)), "Platform nine, at night"])
     assert not fits("Say good night in Japanese", [texts]).telling.any()
     assert fits("Which platform at night?", [texts]).telling.tolist() == [0] * 19 + [1]

@@ -78,14 +78,11 @@ def test_what_others_say_is_the_same_only_in_the_same_words(one: str, other: str
     assert known.says(other) is same
 
 
-def test_nothing_says_a_text_without_statements() -> None:
+def test_nothing_says_a_text_without_statements_and_a_memory_reads_as_the_user_would() -> None:
     known = KnownStatements()
     known.add(statements("I like tea."), own=False)
     assert not known.says("Do I like tea?")
     assert not known.says("")
-
-
-def test_a_memory_reads_as_the_user_would_say_it() -> None:
     assert first_person("The user's sister sings") == "my sister sings"
     assert first_person("La usuaria es vegetariana") == "soy vegetariana"
 

@@ -240,14 +240,11 @@ class Slow(CallTool):
         await asyncio.Event().wait()
 
 
-async def test_a_check_that_takes_too_long_is_no_call() -> None:
+async def test_a_slow_check_is_no_call_and_without_a_definition_of_ours_nothing_is_translated() -> None:
     request = deferred(chat("u1", tools=SENT), {"get_weather"})
     upstream = Scripted(reply(said(through("get_weather", LIMA))), reply(said(content="sorry")))
     made = await send(upstream, call_of(request), [Slow(SENT)], seconds=0.01)
     assert _whole(made)["content"] == "sorry"
-
-
-async def test_without_a_definition_of_ours_nothing_is_translated() -> None:
     request = chat("u1", tools=(*SENT, tool("call_tool")))
     given_ = reply(said(through("get_weather", LIMA)))
     assert await send(Scripted(given_), call_of(request), [CallTool(SENT)]) is given_

@@ -43,13 +43,10 @@ def test_two_tools_stand_in_place_of_those_that_leave() -> None:
     assert not damage(request, made)
 
 
-def test_where_nothing_leaves_it_is_the_same_request() -> None:
+def test_where_nothing_leaves_request_and_messages_are_the_same() -> None:
     request = asked(call("one", "{}"))
     assert deferred(request, set()) is request
     assert deferred(request, {"nobody"}) is request
-
-
-def test_messages_without_calls_of_what_leaves_are_the_same_list() -> None:
     request = asked(call("one", "{}"))
     assert deferred(request, {"three"}).messages is request.messages
 

@@ -70,14 +70,11 @@ async def test_the_tool_that_fits_is_first(query: str, more: dict[str, Any], fir
     assert (await ranked(query, **more))[0][0] is first
 
 
-async def test_meaning_ranks_what_shares_no_word() -> None:
+async def test_meaning_ranks_what_shares_no_word_and_nothing_fits_where_no_tool_does() -> None:
     near = Meaning({"wake me": {"set alarm": 0.6, "turn on": 0.1}})
     (first, best), (_, second), *_ = await ranked("wake me early", embedder=near)
     assert first is CLOCK
     assert best >= NOTHING > second
-
-
-async def test_nothing_fits_what_has_nothing_to_do_with_any_tool() -> None:
     assert max(score for _, score in await ranked("who wrote Don Quixote?", embedder=Meaning())) < NOTHING
 
 
@@ -131,12 +128,9 @@ async def test_nested_parameters_values_and_custom_tools_are_read() -> None:
     assert (await names("zebra", tools))[0] == "listed"
 
 
-def test_what_is_read_for_meaning_is_bounded() -> None:
+async def test_what_is_read_for_meaning_is_bounded_and_clashing_names_are_two_tools() -> None:
     many: dict[str, Any] = {"properties": {f"p{n}": {} for n in range(500)}}
     assert len(text_of(odd(name="x", description="y" * 10**6, parameters=many)).meaning) < 1500
-
-
-async def test_clashing_names_are_two_tools() -> None:
     twice = [tool("look", "Finds a book."), tool("look", "Finds a whale.")]
     assert [each is twice[1] for each, _ in await ranked("whale", twice)] == [True, False]
 

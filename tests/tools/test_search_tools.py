@@ -153,25 +153,18 @@ def near(word: str) -> ToldEmbedder:
     return ToldEmbedder({"": {word: 0.9}})
 
 
-async def ranked(
-    query: str, embedder: ToldEmbedder, wanted: Sequence[Tool] = TOOLS, **examples: Sequence[str]
-) -> list[str]:
+GRANDMA = {"send_email": ["escribe a la abuela"]}
+FIRST: dict[str, tuple[str, ToldEmbedder, Sequence[Tool], dict[str, list[str]], list[str]]] = {
+    "by meaning": ("write to grandma", near("message"), TOOLS, {}, ["send_email"]),
+    "among what is left out": ("write to grandma", near("message"), [WEATHER, CALENDAR], {}, []),
+    "by the operator's examples": ("saludos a la abuela", near("abuela"), TOOLS, GRANDMA, ["send_email"]),
+    "nothing fits": ("zebra", near("nothing has it"), TOOLS, {}, []),
+    "by words without vectors": ("the weather in Lima", Loading(), TOOLS, {}, ["get_weather"]),
+}
+
+
+@pytest.mark.parametrize(("query", "embedder", "wanted", "examples", "first"), FIRST.values(), ids=FIRST)
+async def test_a_search_ranks(query: str, embedder: Any, wanted: Any, examples: Any, first: list[str]) -> None:
     rank = by_relevance(TOOLS, context(embedder=embedder), examples, {})
-    return [one.name for one in await rank(query, wanted)]
-
-
-async def test_a_search_goes_by_meaning_among_what_is_left_out() -> None:
-    assert (await ranked("write to grandma", near("message")))[0] == "send_email"
-    assert "send_email" not in await ranked("write to grandma", near("message"), [WEATHER, CALENDAR])
-
-
-async def test_a_search_goes_by_the_operators_examples() -> None:
-    assert (await ranked("saludos a la abuela", near("abuela"), send_email=["escribe a la abuela"]))[0] == "send_email"
-
-
-async def test_where_nothing_fits_no_tool_is_found() -> None:
-    assert await ranked("zebra", near("nothing has it")) == []
-
-
-async def test_without_vectors_words_decide() -> None:
-    assert await ranked("the weather in Lima", Loading()) == ["get_weather"]
+    found = [one.name for one in await rank(query, wanted)]
+    assert found[:1] == first

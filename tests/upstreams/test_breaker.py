@@ -98,13 +98,10 @@ def test_streams_that_break_off_are_failures() -> None:
     assert bench.states == ["open"]
 
 
-def test_states_are_told_in_order() -> None:
+def test_states_are_told_in_order_and_none_where_it_is_off() -> None:
     bench = Bench()
     bench.play("---91-91+")
     assert bench.states == ["open", "half_open", "open", "half_open", "closed"]
-
-
-def test_none_at_all() -> None:
     bench = Bench(failures=0)
     bench.play("-" * 1000)
     assert bench.breaker.state == "closed"

@@ -82,11 +82,8 @@ async def test_no_other_host_is_asked(url: str) -> None:
     assert caught.value.code == "image_not_fetched"
 
 
-async def test_a_server_that_is_gone_is_not_described() -> None:
+async def test_a_server_that_is_gone_is_not_described_and_too_many_are_refused(host: str) -> None:
     with pytest.raises(BadRequest, match="its server did not answer, or it is too large"):
         await inlined(asking("http://127.0.0.1:9/x"), "127.0.0.1:9")
-
-
-async def test_too_many_are_refused(host: str) -> None:
     with pytest.raises(BadRequest, match="more than 20 images"):
         await inlined(asking(*[f"http://{host}/{n}.png" for n in range(21)]), host)

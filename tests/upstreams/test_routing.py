@@ -92,11 +92,8 @@ def test_whether_an_upstream_serves_a_model(model: str, upstream: Upstream, serv
     assert routes(*TABLE).serves(model, upstream) is serves
 
 
-def test_only_names_in_full_are_listed() -> None:
+def test_names_in_full_are_listed_and_paths_without_a_model_go_to_the_default_upstream() -> None:
     assert routes(*TABLE).names() == ["fast", "gpt-5", "gpt-4"]
-
-
-def test_paths_without_a_model_go_to_the_default_upstream() -> None:
     assert routes(*TABLE).unnamed({}) is ONE
     assert routes(*TABLE, default_upstream="two").unnamed({}) is TWO
     assert routes(*TABLE).upstreams == (ONE, TWO)

@@ -108,12 +108,10 @@ def test_a_system_message_that_repeats_the_system_prompt_stays_in_its_place() ->
     assert (body["system"], body["messages"]) == ("Be brief.", [said[0], {"role": "user", "content": "Hello"}])
 
 
-def test_reasoning_leaves_and_the_rest_of_an_answer_stays() -> None:
+def test_reasoning_leaves_and_arguments_are_spliced() -> None:
     body = written(lambda messages: messages.__setitem__(2, without_reasoning(messages[2])))
     assert body["messages"][1]["content"] == AGENT["messages"][1]["content"][1:]
 
-
-def test_arguments_are_spliced() -> None:
     def shorten(messages: list[Message]) -> None:
         messages[2] = messages[2].with_texts(lambda text: '{"at":2}' if text == '{"at":1.5}' else text)
 
@@ -188,14 +186,11 @@ def test_wrong_shapes_are_refused_with_their_place(messages: Any, place: str) ->
     assert refused.value.param == place
 
 
-def test_a_block_that_names_a_member_twice_is_not_rewritten() -> None:
+def test_a_member_twice_is_not_rewritten_and_items_are_bytes() -> None:
     raw = b'{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}]}'
     request = read(raw)
     assert request.encode() == raw
     assert request.with_messages([each.with_changes(content="c") for each in request.messages]).flaw()
-
-
-def test_items_are_bytes() -> None:
     assert items(b'[ {"a": 1.0},\n"x" ]') == [b'{"a": 1.0}', b'"x"']
 
 

@@ -90,13 +90,10 @@ def test_an_item_of_the_vendor_is_said_behind_what_the_model_said(items: list[Js
     assert [each.role for each in read({"model": "m", "input": items}).messages] == roles
 
 
-def test_a_result_is_spliced() -> None:
+def test_a_result_is_spliced_and_reasoning_leaves_with_the_ids_of_its_followers() -> None:
     found = written(lambda messages: messages.__setitem__(5, messages[5].with_changes(content="2")))
     assert found[7] == {**AGENT["input"][7], "output": [{"type": "input_text", "text": "2"}]}
     assert [*found[:7], *found[8:]] == [*AGENT["input"][:7], *AGENT["input"][8:]]
-
-
-def test_reasoning_leaves_with_the_ids_of_its_followers() -> None:
     found = written(lambda messages: messages.__setitem__(3, without_reasoning(messages[3])))
     followers = [{key: value for key, value in item.items() if key != "id"} for item in AGENT["input"][3:6]]
     assert found == [*AGENT["input"][:2], *followers, *AGENT["input"][6:]]
@@ -115,9 +112,12 @@ def test_the_items_of_a_round_keep_their_ids_unless_their_reasoning_leaves(thoug
     assert item == {key: value for key, value in said.items() if key != "id" or not thoughts}
 
 
-def test_an_exchange_leaves_whole() -> None:
+def test_an_exchange_leaves_whole_and_a_message_of_a_policy_is_written_in_its_place() -> None:
     found = written(lambda messages: messages.__delitem__(slice(3, 6)))
     assert found == [*AGENT["input"][:2], *AGENT["input"][8:]]
+    found = written(lambda messages: messages.insert(2, Message({"role": "user", "content": "Noted."})))
+    noted = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Noted."}]}
+    assert found == [AGENT["input"][0], noted, *AGENT["input"][1:]]
 
 
 def test_an_attachment_in_a_message_of_a_policy_keeps_its_type() -> None:
@@ -125,12 +125,6 @@ def test_an_attachment_in_a_message_of_a_policy_keeps_its_type() -> None:
     recalled = Message({"role": "user", "content": [{"type": "text", "text": "As before."}, image]})
     content = written(lambda messages: messages.insert(-1, recalled))[-2]["content"]
     assert content == [{"type": "input_text", "text": "As before."}, image]
-
-
-def test_a_message_of_a_policy_is_written_in_its_place() -> None:
-    found = written(lambda messages: messages.insert(2, Message({"role": "user", "content": "Noted."})))
-    noted = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Noted."}]}
-    assert found == [AGENT["input"][0], noted, *AGENT["input"][1:]]
 
 
 @pytest.mark.parametrize(

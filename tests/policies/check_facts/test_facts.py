@@ -127,14 +127,11 @@ def _inside(statement: str, frame: str) -> str:
     return statement[0].lower() + statement[1:] if is_article and not begins else statement
 
 
-def test_a_statement_in_a_long_text_is_found_where_it_stands() -> None:
+def test_a_statement_is_found_in_a_long_text_and_in_what_only_begins_like_json() -> None:
     filler = "The committee met on Tuesday and spoke about curtains. " * 2000
     text = f"{filler}The capital of Australia is Sydney. {filler}Lyon is in Australia."
     found = [text[each.start : each.end] for each in TRUSTED.contradicted(text)]
     assert found == ["The capital of Australia is Sydney.", "Lyon is in Australia."]
-
-
-def test_a_text_that_begins_like_json_and_is_none_is_prose() -> None:
     assert TRUSTED.contradicted("[note] The report is in. The capital of Australia is Sydney.")
     assert TRUSTED.contradicted("{see below}\nThe capital of Australia is Sydney. {end}")
 
@@ -206,8 +203,11 @@ def test_an_opening_that_doubts_or_reports_is_no_mere_one(said: tuple[str, ...],
             assert not OPENED.contradicted(f"{opening}{statement}"), opening
 
 
-def test_names_of_a_fact_are_compared_in_its_language_alone() -> None:
+def test_names_are_compared_in_their_language_and_sentences_with_a_pronoun_with_nothing() -> None:
     assert Trusted([Fact("La capital de Austria es Viena.")]).contradicted("The capital of Austria is Vienna.") == []
+    trusted = Trusted([Fact("The Eiffel Tower is in Paris. It is 330 metres high.")])
+    assert trusted.contradicted("It is 8 metres high.") == []
+    assert trusted.contradicted("The Eiffel Tower is not in Paris.")
 
 
 def test_unclear_returns_sentences_about_the_name_of_a_fact_but_for_the_fact_itself() -> None:
@@ -215,9 +215,3 @@ def test_unclear_returns_sentences_about_the_name_of_a_fact_but_for_the_fact_its
     text = f"Ada Palmer sings. {fact} Ada Lovelace wrote a cookbook."
     found = [text[each.start : each.end] for each in Trusted([Fact(fact)]).unclear(text)]
     assert found == ["Ada Lovelace wrote a cookbook."]
-
-
-def test_a_sentence_of_a_fact_that_begins_with_a_pronoun_is_compared_with_nothing() -> None:
-    trusted = Trusted([Fact("The Eiffel Tower is in Paris. It is 330 metres high.")])
-    assert trusted.contradicted("It is 8 metres high.") == []
-    assert trusted.contradicted("The Eiffel Tower is not in Paris.")

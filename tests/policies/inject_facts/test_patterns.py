@@ -65,10 +65,7 @@ def test_the_shipped_patterns_find_the_facts(said: str, facts: str) -> None:
     assert merged(facts_in(said.replace("\\n", "\n"))) == json.loads(facts)
 
 
-def test_a_pasted_document_is_not_about_the_user() -> None:
+def test_a_pasted_document_is_not_about_the_user_and_of_one_value_the_last_is_kept() -> None:
     assert facts_in("My name is Bob. " + "x " * 4000) == ()
-
-
-def test_of_several_values_all_are_kept_and_of_one_the_last() -> None:
     said = "I'm allergic to nuts. I live in Rome. I'm also allergic to latex. I'm allergic to nuts. I moved to Oslo."
     assert merged(facts_in(said)) == {"Allergic to": "nuts, latex", "Lives in": "Oslo"}

@@ -48,13 +48,10 @@ async def test_chance_is_measured_whatever_the_scale_of_a_model(middle: float) -
     assert embedder.asked == 1, "once for the same passages"
 
 
-async def test_words_that_stand_everywhere_are_chance() -> None:
+async def test_words_that_stand_everywhere_are_chance_and_spread_has_a_least_deviation() -> None:
     embedder = Any(0.3)
     embedder.name = "words"
     weather, port = [await above(each, 0.3, embedder) for each in ("What was the weather in the town?", "port 6543")]
     assert weather < -2.85 < port
-
-
-def test_spread_has_a_least_deviation() -> None:
     assert spread([1.0, 1.0, 1.0], 0.5) == (1.0, 0.5)
     assert spread([0.0] * 60 + [3.0] * 4, 0.5)[0] == 3.0, "few messages are in the language of a conversation"

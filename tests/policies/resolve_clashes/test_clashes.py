@@ -31,11 +31,8 @@ TALK = [
 ]
 
 
-async def test_find_clashes_returns_places_of_the_messages() -> None:
+async def test_find_clashes_returns_places_of_the_messages_the_same_turn_by_turn() -> None:
     assert [(clash.older, clash.newer) for clash in await find_clashes(TALK, Uncached())] == [(1, 5), (3, 7)]
-
-
-async def test_find_clashes_returns_the_same_turn_by_turn() -> None:
     service = OnceService()
     once = service.bind(Identity("tenant"))
     for end in range(1, len(TALK) + 1):
@@ -64,10 +61,13 @@ def test_clash_is_not_solvable(said: list[str]) -> None:
     assert [clash.solvable for clash in clashing(*said)] == [False]
 
 
-def test_clash_is_found_over_sixty_turns() -> None:
+def test_clash_is_found_over_sixty_turns_and_in_a_long_sentence() -> None:
     between = [text for n in range(60) for text in (f"Tell me a fact about the number {n + 1000}.", "Here it is.")]
     found = clashing("My budget is 500 euros.", "Noted.", *between, "My budget is now 700 euros.")
     assert [(clash.older, clash.newer) for clash in found] == [(0, 122)]
+    talk = "After so much talk with everybody at home, " * 12
+    found = clashing("My budget is 500 euros.", "Noted.", f"{talk}my budget is now 700 euros.")
+    assert [(clash.older, clash.newer) for clash in found] == [(0, 2)]
 
 
 def test_compare_returns_the_same_turn_by_turn_and_for_forgotten_turns() -> None:
@@ -76,12 +76,6 @@ def test_compare_returns_the_same_turn_by_turn_and_for_forgotten_turns() -> None
     for at in range(len(every)):
         assert compare(every[: at + 1], [*together[:at], None]) == together[: at + 1]
     assert compare(every, [each if at % 3 else None for at, each in enumerate(together)]) == together
-
-
-def test_clash_is_found_in_a_long_sentence() -> None:
-    talk = "After so much talk with everybody at home, " * 12
-    found = clashing("My budget is 500 euros.", "Noted.", f"{talk}my budget is now 700 euros.")
-    assert [(clash.older, clash.newer) for clash in found] == [(0, 2)]
 
 
 CLASHES, ALIKE = pairs("pairs")
@@ -102,13 +96,10 @@ def test_pair_is_no_clash_if_both_hold(older: str, newer: str) -> None:
     assert solved(older, newer) == []
 
 
-def test_rules_are_nearly_always_right_on_unseen_pairs() -> None:
+def test_rules_are_nearly_always_right_on_unseen_pairs_and_repeats_are_no_clash() -> None:
     right, wrong = (sum(bool(solved(*pair)) for pair in each) for each in (UNSEEN, UNSEEN_ALIKE))
     assert right / (right + wrong) >= 0.95
     assert right / len(UNSEEN) >= 0.8
-
-
-def test_repeated_statement_is_no_clash() -> None:
     assert [text for pair in CLASHES for text in pair if solved(text, text)] == []
 
 

@@ -8,17 +8,7 @@ import pytest
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import StoreError
 from tests.e2e.servers import Upstream
-from tests.upstreams.anthropic.conftest import (
-    TOOL,
-    Client,
-    Start,
-    result,
-    system,
-    text,
-    thinking,
-    tool_use,
-    user,
-)
+from tests.upstreams.anthropic.conftest import TOOL, Client, Start, result, system, text, thinking, tool_use, user
 from tests.upstreams.anthropic.stand_in import KEY, StandIn
 
 OLDER, BOUND = "claude-opus-4-5", "claude-opus-5-5"

@@ -20,13 +20,10 @@ from tests.upstreams.ollama.fake_ollama import FakeOllama, say
 from tests.upstreams.streams import events
 
 
-async def test_an_answer_that_was_cut_off(fake: FakeOllama, upstream: Ollama) -> None:
+async def test_an_answer_that_was_cut_off_and_one_without_a_count(fake: FakeOllama, upstream: Ollama) -> None:
     fake.last["done_reason"] = "length"
 
     assert body(await upstream.send(call()))["choices"][0]["finish_reason"] == "length"
-
-
-async def test_our_count_stands_in_for_a_missing_one_but_is_no_fact(fake: FakeOllama, upstream: Ollama) -> None:
     fake.figures = False
     reply = await upstream.send(call(counted=counted(123)))
 

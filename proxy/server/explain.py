@@ -41,9 +41,8 @@ def explain_file(options: argparse.Namespace) -> int:
     ]
     if options.body:
         if unasked := explained[0].unasked:
-            print(
-                f"penstock: not asked here: {figure(unasked)}; `penstock serve` may send another body", file=sys.stderr
-            )
+            told = f"penstock: not asked here: {figure(unasked)}; `penstock serve` may send another body"
+            print(told, file=sys.stderr)
         sys.stdout.buffer.write(explained[0].body or b"")
         return 0 if explained[0].body is not None else 1
     tell = whole if options.whole else briefly if options.diff else None
@@ -119,14 +118,6 @@ def shown(explained: Explained) -> dict[str, Any]:
         "lowered": explained.prepared.lowered,
         "milliseconds": round(explained.seconds * 1000, 1),
     }
-
-
-async def shown_with_text(explained: Explained) -> dict[str, Any]:
-    """Return the same with what became of each message, and the messages themselves."""
-    came, sent = explained.done.sent, explained.done.outcome.request
-    found = await changes(came, sent, explained.done.outcome.stages, explained.done.tokens)
-    text = {"before": came.messages, "after": sent.messages, "tools_before": came.tools, "tools_after": sent.tools}
-    return {**shown(explained), "changes": found, "text": text}
 
 
 def list_models(options: argparse.Namespace) -> None:
@@ -222,8 +213,8 @@ class Explaining:
                 told = "no recent request has this id, or its text was not kept; set records.text in the configuration"
                 raise NotFound(told, code="unknown_request")
             raw, caller = encode(recorded_body(record)), Caller(str(record["tenant"]))
-        settings, against, chain = self._settings, _text(asked, "against"), _text(asked, "chain")
-        settings = settings.model_copy(update={"server": settings.server.model_copy(update={"may_choose_chain": True})})
+        settings = patient(self._config.settings, _TIME, may_choose_chain=True)
+        against, chain = _text(asked, "against"), _text(asked, "chain")
         if (tried := _text(asked, "chain_yaml")) is not None:
             try:
                 chain, steps = _TRIED, await asyncio.to_thread(read_chain, tried, self._config)
@@ -231,17 +222,23 @@ class Explaining:
                 raise BadRequest(str(error), param="chain_yaml", code="invalid_type") from None
             settings = settings.model_copy(update={"chains": {**settings.chains, _TRIED: steps}})
         explain = partial(self._explain, settings, asked, raw, caller=caller)
-        explained = await explain(chain=chain)
-        other = None if against is None else await explain(chain=against)
-        return {"explained": explained, "against": other}
+        return {
+            "explained": await explain(chain=chain),
+            "against": None if against is None else await explain(chain=against),
+        }
 
     async def _explain(self, settings: Settings, asked: Body, raw: bytes, **how: Any) -> dict[str, Any]:
+        """Return an explanation with what became of each message, and the messages themselves."""
         before = asked.raws_of("before")
         if len(before) > MOST_BEFORE:
             told = f"before has {len(before)} requests; send at most {MOST_BEFORE}"
             raise BadRequest(told, param="before", code="array_above_max_length")
         async with player_beside(settings, self._routes, self._services, self._store) as player:
-            return await shown_with_text(await play_all(player, raw, before, **how))
+            explained = await play_all(player, raw, before, **how)
+            came, sent = explained.done.sent, explained.done.outcome.request
+            found = await changes(came, sent, explained.done.outcome.stages, explained.done.tokens)
+        text = {"before": came.messages, "after": sent.messages, "tools_before": came.tools, "tools_after": sent.tools}
+        return {**shown(explained), "changes": found, "text": text}
 
 
 def _request(asked: Body) -> bytes:

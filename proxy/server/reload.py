@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -124,17 +124,16 @@ class Reloading:
 
     def brief(self) -> dict[str, Any]:
         """Return the state of the configuration for everybody, without its text."""
-        state = self.detail()
-        del state["generations"]
+        state: dict[str, Any] = {"version": self.current.config.version, "since": self._since}
         if self._refused is not None:
             state["refused"] = {name: self._refused[name] for name in ("when", "where")}
+        if self._waiting:
+            state["needs_restart"] = self._waiting
         return state
 
     def detail(self) -> dict[str, Any]:
-        refused = {} if self._refused is None else {"refused": dict(self._refused)}
-        waiting = {"needs_restart": list(self._waiting)} if self._waiting else {}
-        version = {"version": self.current.config.version, "since": self._since}
-        return {**version, **refused, **waiting, "generations": len(self._live)}
+        refused = {} if self._refused is None else {"refused": self._refused}
+        return {**self.brief(), **refused, "generations": len(self._live)}
 
     def forget(self, tenant: str) -> None:
         for generation in self._live:
@@ -184,14 +183,12 @@ class Reloading:
         fields = {"error": self._refused["error"], "version": self.current.config.version}
         _log.error("configuration refused; the previous one stays in force", extra={"fields": fields})
 
-    async def _ended(self, old: Generation) -> None:
-        await old.aclose(waits=True)
+    async def _ended(self, old: Generation, *, waits: bool = True) -> None:
+        """Close a generation, and the upstreams that no other one has."""
+        await old.aclose(waits=waits)
         self._live.remove(old)
-        await self._close(old)
-
-    async def _close(self, *ended: Generation) -> None:
-        used = _upstreams(self._live)
-        unused = [upstream for key, upstream in _upstreams(ended).items() if key not in used]
+        used = {id(upstream) for each in self._live for upstream in each.upstreams.values()}
+        unused = [upstream for upstream in old.upstreams.values() if id(upstream) not in used]
         await asyncio.gather(*(upstream.aclose() for upstream in unused), return_exceptions=True)
 
     async def watch(self, every: float = EVERY) -> None:
@@ -212,13 +209,7 @@ class Reloading:
 
     async def aclose(self) -> None:
         await self._ending.aclose()
-        live, self._live = self._live, []
-        await asyncio.gather(*(generation.aclose() for generation in live), return_exceptions=True)
-        await self._close(*live)
-
-
-def _upstreams(generations: Iterable[Generation]) -> dict[int, Upstream]:
-    return {id(upstream): upstream for each in generations for upstream in each.upstreams.values()}
+        await asyncio.gather(*(self._ended(each, waits=False) for each in [*self._live]), return_exceptions=True)
 
 
 def _now() -> str:

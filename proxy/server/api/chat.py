@@ -144,12 +144,6 @@ def _check_stored(body: Body, caller: Caller) -> None:
         raise Rejected(told, param=(named or ["input"])[0], code="stored_not_allowed")
 
 
-def _model_in(raw: bytes) -> tuple[str | None, Body | None]:
-    """Return the model that a body names, and the body if it is JSON."""
-    body = Body(raw) if _is_object(raw) else None
-    return (None if body is None else _model_of(body)), body
-
-
 def _is_object(raw: bytes) -> bool:
     return raw.lstrip()[:1] == b"{"
 
@@ -160,11 +154,12 @@ def _model_of(body: Body) -> str | None:
 
 
 def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:
-    """Return the same, also of a form."""
-    if not http.headers.get("content-type", "").startswith("multipart/form-data"):
-        return _model_in(raw)
-    http.caller.check_form()
-    return _form_model(raw), None
+    """Return the model that a body or a form names, and the body if it is JSON."""
+    if http.headers.get("content-type", "").startswith("multipart/form-data"):
+        http.caller.check_form()
+        return _form_model(raw), None
+    body = Body(raw) if _is_object(raw) else None
+    return (None if body is None else _model_of(body)), body
 
 
 def _form_model(raw: bytes) -> str | None:

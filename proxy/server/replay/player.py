@@ -50,8 +50,6 @@ class Explained:
     chain: str
     before: TokenCount
     after: TokenCount
-    body: bytes | None
-    """The body for the upstream; None if the chain refuses the request."""
     seconds: float
     estimate: Estimate | None
     """The price of the prompt if the provider has the requests before it in its cache; None if it is refused."""
@@ -60,6 +58,11 @@ class Explained:
     """Pairs of texts that a running proxy would show the judge, and texts that it would compare by meaning: here no
     small model is asked, and a large one of meaning is not loaded."""
     ignored: Sequence[str] = ()
+
+    @property
+    def body(self) -> bytes | None:
+        """The body for the upstream; None if the chain refuses the request."""
+        return self.prepared.call.body if self.done.outcome.rejected is None else None
 
     @property
     def usable(self) -> int:
@@ -106,24 +109,14 @@ class Player:
         seconds, done, unasked = perf_counter() - started, prepared.rewritten, dict(+self._unasked)
         if done is None:  # the bytes pass through
             done = await self._preparation.rewrite(body, route, Chosen(None, ()), asked)
-        outcome, model = done.outcome, done.ctx.model
-        bills, key = self._bills, (conversation or "", f"{route.upstream.name}\0{model.name}")
+        bills, key = self._bills, (conversation or "", f"{route.upstream.name}\0{done.ctx.model.name}")
         if conversation is None:
             await self._store.clear()
             bills = await self._bills_before(key, type(body), done, route, chosen, asked)
         estimate, effects = await _priced(bills, key, done)
-        return Explained(
-            prepared,
-            done,
-            chosen.name or route.chain,
-            outcome.before or count,  # without steps nobody counted
-            outcome.after or count,
-            prepared.call.body if outcome.rejected is None else None,
-            seconds,
-            estimate,
-            effects,
-            unasked,
-        )
+        # without steps nobody counted
+        before, after, chain = done.outcome.before or count, done.outcome.after or count, chosen.name or route.chain
+        return Explained(prepared, done, chain, before, after, seconds, estimate, effects, unasked)
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
         """Do the work that follows an answer. The answer and the reported usage are optional."""
@@ -239,12 +232,8 @@ async def player_beside(
     settings: Settings, routes: Routes, services: Services, store: Store, unasked: Counter[str] | None = None
 ) -> AsyncGenerator[Player]:
     """Return a player beside services: it reads what they keep, changes nothing of it, and asks no small model."""
-    over, metrics, unasked, judge = (
-        Overlay(store),
-        Metrics(__version__),
-        Counter() if unasked is None else unasked,
-        None,
-    )
+    over, metrics, judge = Overlay(store), Metrics(__version__), None
+    unasked = Counter() if unasked is None else unasked
     if settings.judge is not None:
         judge = SilentJudge(settings.judge, routes, metrics)
         judge.unasked = unasked

@@ -47,23 +47,24 @@ async def replay(
 
     Raise `PenstockError` for a request that the proxy would refuse; played `apart`, it ends its own conversation alone.
     """
-    results = [*map(Replayed, conversations)]
-
-    def is_timed(each: Replayed) -> bool:
-        return not apart and all(point.at is not None for point in each.conversation.points)
-
-    groups = [[each] for each in results if not is_timed(each)]
-    groups.append([each for each in results if is_timed(each)])
+    results, together = [*map(Replayed, conversations)], list[Replayed]()
+    groups = [together]
+    for each in results:
+        if apart or any(point.at is None for point in each.conversation.points):
+            groups.append([each])
+        else:
+            together.append(each)
     async with open_player(settings) as player:
-        for group in filter(None, groups):
+        for group in groups:
             await player.forget()
             try:
                 await _play(player, group, chain, model, advance)
             except PenstockError as error:
                 if not apart:
                     raise
-                group[0].error = str(error)
-                advance(len(group[0].conversation.points) - len(group[0].turns))
+                (each,) = group
+                each.error = str(error)
+                advance(len(each.conversation.points) - len(each.turns))
     return results
 
 
@@ -71,8 +72,7 @@ async def _play(
     player: Player, group: Sequence[Replayed], chain: str | None, model: str | None, advance: Advance
 ) -> None:
     at, turns = 0.0, [(point, each) for each in group for point in each.conversation.points]
-    if len(group) > 1:
-        turns.sort(key=lambda turn: turn[0].at or 0.0)
+    turns.sort(key=lambda turn: turn[0].at or 0.0)
     for point, each in turns:
         name, at = each.conversation.name, max(at, point.at or 0.0)
         try:
@@ -196,14 +196,16 @@ def compare(
     sides = [
         asyncio.run(replay(settings, talks, chain=chain or _NO_CHAIN, apart=True, advance=advance)) for chain in chains
     ]
-    together = [*zip(*sides, strict=True)]
-    errors = [next((side.error for side in each if side.error), None) for each in together]
     rows = [
-        {"id": each[0].conversation.name, "error": error, "sides": [totals([side]) for side in each]}
-        for each, error in zip(together, errors, strict=True)
+        {
+            "id": ours.conversation.name,
+            "error": ours.error or theirs.error,
+            "sides": [totals([ours]), totals([theirs])],
+        }
+        for ours, theirs in zip(*sides, strict=True)
     ]
-    sound = [each for each, error in zip(together, errors, strict=True) if not error]
-    return {"conversations": rows, "total": [totals([each[place] for each in sound]) for place in range(len(sides))]}
+    sound = [[each for each, row in zip(side, rows, strict=True) if not row["error"]] for side in sides]
+    return {"conversations": rows, "total": [*map(totals, sound)]}
 
 
 def main(config: str, *chains: str) -> None:

@@ -191,22 +191,18 @@ class Replayed:
 
     async def _price(self, player: Player, played: Explained, point: RecordedRequest, at: float) -> Turn:
         """Return the cost of what is sent, and of the client's request; and what was reported of the one sent then."""
-        tokens, request, prices = (
-            player.counter(played.done.ctx.model),
-            played.done.outcome.request,
-            played.done.ctx.model.prices,
-        )
-        own, table = played.done.ctx.model.cache, played.prepared.route.profile.cache
-        unchanged_rules = rules_of(table, played.done.sent) if own.ttl or table.marked else UNCACHED
-        came, sent = await prompt_of(played.done.sent, tokens, at), await prompt_of(request, tokens, at)
-        unchanged, ours = self._came.send(came, unchanged_rules), self._sent.send(sent, rules_of(own, request))
-        recorded = played.done.sent if point.sent is None else request_of(point.sent)
+        model, done, table = played.done.ctx.model, played.done, played.prepared.route.profile.cache
+        tokens, prices, request = player.counter(model), model.prices, done.outcome.request
+        unchanged_rules = rules_of(table, done.sent) if model.cache.ttl or table.marked else UNCACHED
+        came, sent = await prompt_of(done.sent, tokens, at), await prompt_of(request, tokens, at)
+        unchanged, ours = self._came.send(came, unchanged_rules), self._sent.send(sent, rules_of(model.cache, request))
+        recorded = done.sent if point.sent is None else request_of(point.sent)
         prompt, usage = await prompt_of(recorded, tokens, at), point.usage
         expected = self._recorded.send(prompt, rules_of(table, recorded))[OWN].cached
         reported = None
         if usage is not None and usage.cached is not None and usage.input:
-            figures = {"tokens": usage.input, "cached": usage.cached}
-            reported = {**figures, "expected": expected, "prompt": prompt.ends[False][-1]}
+            counted = prompt.ends[False][-1]
+            reported = {"tokens": usage.input, "cached": usage.cached, "expected": expected, "prompt": counted}
         return {
             "cost": {name: each.cost for name, each in ours.items()},
             "unchanged": {name: each.cost for name, each in unchanged.items()},

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 from proxy.access.callers import Caller
@@ -19,7 +19,6 @@ from proxy.config.settings import Allowance, LimitsSettings
 from proxy.economics import money
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
-from proxy.state.cache import Cache
 from proxy.state.store import Counters, StoreError
 from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Call
@@ -197,22 +196,11 @@ class KeyLimits:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Set up the counts; `patience` is in seconds, and `clock` returns seconds since 1970."""
-        self._settings, self._counters, self._patience = settings, counters, patience
-        self._known: Cache[tuple[str, str | None], Terms] = Cache(10_000)
-        self._all = Terms.of(settings, Caller(""))
+        self._counters, self._patience = counters, patience
         self._down_until = 0.0
+        self.terms = lru_cache(10_000)(partial(Terms.of, settings))
+        """The limits of a caller."""
         self.metrics, self.clock = metrics, clock
-
-    def terms(self, caller: Caller) -> Terms:
-        if caller.key is None:
-            return self._all
-        # users of two identity providers, and a key, may have one name
-        who = (caller.account, caller.issuer)
-        terms = self._known.get(who)
-        if terms is None:
-            terms = Terms.of(self._settings, caller)
-            self._known.put(who, terms)
-        return terms
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float] | None:
         """Add to counts and return the sums; None if the counters fail."""

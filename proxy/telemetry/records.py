@@ -223,12 +223,7 @@ class _Outlet(deque[tuple[str, bytes]]):
         self._has_failed, self.lost = False, 0
         self.leaving: Rows = ()
         """The rows that are being written."""
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def is_filling(self) -> bool:
-        """True if rows would soon leave for want of room, although they can be written."""
-        return self._size > self._most / 2 and not self._has_failed
+        self._writing = asyncio.Lock()
 
     def add(self, tenant: str, row: bytes) -> None:
         self.append((tenant, row))
@@ -237,28 +232,32 @@ class _Outlet(deque[tuple[str, bytes]]):
             self._size -= len(self.popleft()[1])
             self.lost += 1
 
+    @property
+    def is_filling(self) -> bool:
+        """True if rows would soon leave for want of room, although they can be written."""
+        return self._size > self._most / 2 and not self._has_failed
+
     async def empty(self) -> None:
         """Write the rows. Cancelling this cancels no write that is under way."""
-        if self._task is not None:
-            await asyncio.shield(self._task)
-        if self:
-            self._task = asyncio.ensure_future(self._empty())
-            await asyncio.shield(self._task)
+        await asyncio.shield(self._empty())
 
     async def _empty(self) -> None:
-        self.leaving = rows = [*self]
-        self.clear()
-        self._size = 0
-        try:
-            await self._write(rows)
-        except StoreError as error:
-            for row in rows if error.cause != "too_large" else ():  # that would be so again
-                self.add(*row)
-            if not self._has_failed:
-                _log.warning(f"records are not {self._done}", extra={"fields": {"cause": error.cause}})
-            self._has_failed = True
-        else:
-            if self._has_failed:
-                _log.info(f"records are {self._done} again", extra={"fields": {"lost": self.lost}})
-            self._has_failed, self.lost = False, 0
-        self.leaving = ()
+        async with self._writing:
+            if not self:
+                return
+            self.leaving = rows = [*self]
+            self.clear()
+            self._size = 0
+            try:
+                await self._write(rows)
+            except StoreError as error:
+                for row in rows if error.cause != "too_large" else ():  # that would be so again
+                    self.add(*row)
+                if not self._has_failed:
+                    _log.warning(f"records are not {self._done}", extra={"fields": {"cause": error.cause}})
+                self._has_failed = True
+            else:
+                if self._has_failed:
+                    _log.info(f"records are {self._done} again", extra={"fields": {"lost": self.lost}})
+                self._has_failed, self.lost = False, 0
+            self.leaving = ()

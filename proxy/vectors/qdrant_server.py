@@ -25,9 +25,6 @@ _NAMES = UUID("7f0c6a52-5d0e-4b0c-9d29-3b6f1f0c8a11")
 class Missing(IndexFailed):
     """There is no such collection."""
 
-    def __init__(self) -> None:
-        super().__init__("collection_lost")
-
 
 class PointServer:
     """Points on a server. Blocking; any thread may call."""
@@ -118,7 +115,7 @@ class PointServer:
             return getattr(self._client, method)(*given, **more)
         except self._errors.UnexpectedResponse as error:
             if error.status_code == 404:
-                raise Missing from None
+                raise Missing("collection_lost") from None
             raise IndexFailed(f"status_{error.status_code}") from None
         except self._errors.ResponseHandlingException as error:
             raise IndexFailed(_cause(error.source)) from None

@@ -28,7 +28,7 @@ from proxy.upstreams.refusal import refusal_in
 from proxy.upstreams.routing import Route
 from proxy.wires import WIRES
 from proxy.wires.messages import STOPS
-from proxy.wires.view import MALFORMED, parsed_arguments, plain
+from proxy.wires.native import MALFORMED, parsed_arguments, plain
 
 _OF_RESPONSES: Mapping[str, Any] = table("wires")["responses"]
 

@@ -77,12 +77,12 @@ class SmallModel:
         self, messages: Sequence[Message], most: int, profile: ModelProfile, headers: Mapping[str, str]
     ) -> tuple[str | None, str]:
         """Return the text of a complete answer of at most `most` tokens, or None with `failed` or `unusable`."""
-        fields = self._fields(most)
-        reply = await self._send(messages, fields, profile, headers)
-        while (field := _refused_field(reply)) in fields:
-            self._refused.add(field)
+        while True:
             fields = self._fields(most)
             reply = await self._send(messages, fields, profile, headers)
+            if (field := _refused_field(reply)) not in fields:
+                break
+            self._refused.add(field)
         if reply.chunks is not None:
             await reply.chunks.aclose()
             return None, "unusable"

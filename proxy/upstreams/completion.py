@@ -95,7 +95,7 @@ class Completion:
         A later error is the last event.
         """
         if self.stream:
-            events = self._held_back(deltas)
+            events = self._events(deltas)
             await anext(events)  # a generator that was never begun ignores its closing
             return Reply(200, [*STREAM_HEADERS, *headers], chunks=events, facts=self.facts)
         choices: dict[int, dict[str, Any]] = {}
@@ -110,34 +110,32 @@ class Completion:
         }
         return Reply(200, [*JSON_HEADERS, *headers], body=encode(self.head | whole), facts=self.facts)
 
-    async def _held_back(self, deltas: Deltas) -> AsyncGenerator[bytes, None]:
-        """Yield an empty chunk once there is an event, then the events."""
-        begun = False
+    async def _events(self, deltas: Deltas) -> AsyncGenerator[bytes, None]:
+        """Yield an empty chunk once the server has said something, then the events."""
+        is_held, begun = True, set[int]()
         try:
-            async with aclosing(self._events(deltas)) as events:
-                async for event in events:
-                    if not begun:
-                        begun = True
+            async with aclosing(deltas):
+                async for delta in deltas:
+                    if is_held:
+                        is_held = False
                         yield b""
-                    yield event
+                    yield _PING if delta is None else self._event(_choice(delta), begun)
         except PenstockError as error:
-            if not begun:
+            if is_held:
                 raise
             yield b"data: " + error.body() + b"\n\n"
-
-    async def _events(self, deltas: Deltas) -> AsyncGenerator[bytes, None]:
-        begun: set[int] = set()
-        async with aclosing(deltas):
-            async for delta in deltas:
-                if delta is None:
-                    yield _PING
-                    continue
-                choice = _choice(delta)
-                begins = choice["index"] not in begun
-                begun.add(choice["index"])
-                first = self._chunk(choices=[{**_BESIDE, "index": choice["index"], "delta": _FIRST}]) if begins else b""
-                yield first + self._chunk(choices=[choice])
+            return
+        if is_held:
+            yield b""
         yield (self._chunk(choices=[], usage=self.usage) if self._show_usage and self.usage else b"") + DONE
+
+    def _event(self, choice: Mapping[str, Any], begun: set[int]) -> bytes:
+        """Return the chunk for a choice; in front of its first one stands that of its role."""
+        first = b""
+        if choice["index"] not in begun:
+            begun.add(choice["index"])
+            first = self._chunk(choices=[{**_BESIDE, "index": choice["index"], "delta": _FIRST}])
+        return first + self._chunk(choices=[choice])
 
     def _chunk(self, **fields: Any) -> bytes:
         return b"data: " + encode({**self.head, "object": "chat.completion.chunk", **fields}) + b"\n\n"

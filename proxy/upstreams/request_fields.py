@@ -5,7 +5,8 @@ than the server that it stands for.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
 from types import GenericAlias
@@ -16,7 +17,7 @@ import msgspec
 from proxy.chat import ROLES, ChatRequest, Message
 from proxy.chat.errors import BadRequest, wrong
 from proxy.text.tables import table
-from proxy.wires.view import MALFORMED, parsed_arguments
+from proxy.wires.native import MALFORMED, parsed_arguments
 
 FIELDS: Mapping[str, Any] = table("upstream_fields")
 NEUTRAL: Mapping[str, Any] = FIELDS["neutral"]
@@ -72,26 +73,24 @@ def check_fields(request: ChatRequest, kind: str = "request") -> dict[str, Any]:
     return rest
 
 
-def called_function(call: Mapping[str, Any], place: str, otherwise: str = MALFORMED) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of a call, of a function or of a custom tool; see `parsed_arguments`."""
-    if "function" not in call:
-        if "custom" not in call:
-            wrong(f"{place}.function", "is missing")
-        return call["custom"]["name"], {"input": call["custom"].get("input", "")}
-    return call["function"]["name"], parsed_arguments(call["function"].get("arguments"), otherwise)
+def calls_of(
+    message: Message, place: str, otherwise: str = MALFORMED
+) -> Iterator[tuple[Mapping[str, Any], str, str, dict[str, Any]]]:
+    """Yield each call of a message with its place, its name and its arguments; see `parsed_arguments`.
 
-
-def calls_of(message: Message, place: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the calls of a message, each with its place; one in the deprecated form has its name as its id."""
+    One in the deprecated form has its name as its id.
+    """
     listed = [*(message.get("tool_calls") or ())]
     if (function := message.get("function_call")) is not None:
         listed.append({"id": f"call_{function['name']}", "function": function})
-    yield from ((call, f"{place}.tool_calls[{index}]") for index, call in enumerate(listed))
-
-
-def left_out(message: Message, *names: str) -> set[str]:
-    """Return the fields of a message that ask for something, of those that an upstream does not take."""
-    return {f"messages[].{name}" for name in names if message.get(name)}
+    for index, call in enumerate(listed):
+        at = f"{place}.tool_calls[{index}]"
+        if "function" in call:
+            yield call, at, call["function"]["name"], parsed_arguments(call["function"].get("arguments"), otherwise)
+        elif "custom" in call:
+            yield call, at, call["custom"]["name"], {"input": call["custom"].get("input", "")}
+        else:
+            wrong(f"{at}.function", "is missing")
 
 
 def base64_of(url: str, place: str) -> tuple[str, str]:
@@ -103,57 +102,9 @@ def base64_of(url: str, place: str) -> tuple[str, str]:
     return kind.partition(";")[0], data
 
 
-def effort_of(rest: Mapping[str, Any], known: Iterable[str]) -> tuple[str | None, str]:
-    """Return the effort of reasoning that is asked for, and the field. Raise `BadRequest` for an unknown one."""
-    effort, place = rest.get("reasoning_effort"), "reasoning_effort"
-    if effort is None and "reasoning" in rest:
-        effort, place = rest["reasoning"].get("effort"), "reasoning"
-    if effort not in (None, "none", *known):
-        wrong(place, f"must be none, {', '.join(known)}")
-    return effort, place
-
-
-def form_of(rest: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the form of the answer that is asked for: `text`, `json_object` or `json_schema`, and its schema."""
-    wanted = rest.get("response_format", {"type": "text"})
-    match wanted.get("type"):
-        case "text" | "json_object" as kind:
-            return kind, None
-        case "json_schema" as kind if "json_schema" in wanted:
-            return kind, wanted["json_schema"].get("schema")
-        case "json_schema":
-            wrong("response_format.json_schema", "is missing")
-    return wrong("response_format.type", "must be text, json_object or json_schema")
-
-
-def role_of(message: Message, place: str) -> str:
-    """Return the role of a message, which is one of OpenAI's."""
-    if message.role not in ROLES:
-        wrong(f"{place}.role", f"must be one of {', '.join(sorted(ROLES))}")
-    return message.role
-
-
-def stops_of(stop: str | list[str] | None) -> list[str]:
-    """Return the texts that end an answer."""
-    return [stop] if isinstance(stop, str) else stop or []
-
-
 def unsupported(subject: str, place: str) -> BadRequest:
     """Return the error for what an upstream has no form for."""
     return BadRequest(f"{subject} ({place})", param=place, code="unsupported_parameter")
-
-
-LONGEST_LIST = 200
-"""Characters of the list of ignored fields."""
-
-
-def ignored_fact(names: Iterable[str], *, strict: bool) -> dict[str, str | int | float | bool]:
-    """Return the fact `ignored`: the unsupported fields, with commas. Raise `BadRequest` if `strict`."""
-    listed = sorted(names)
-    if listed and strict:
-        told = f"the upstream does not support {', '.join(listed)}; leave it out, or unset strict_params"
-        raise BadRequest(told[:1000], param=listed[0], code="unsupported_parameter")
-    return {"ignored": ",".join(listed)[:LONGEST_LIST]} if listed else {}
 
 
 def is_neutral(name: str, value: Any) -> bool:
@@ -164,3 +115,85 @@ def is_neutral(name: str, value: Any) -> bool:
 def asks(name: str, value: Any) -> bool:
     """Return whether a field asks for something. Without a known default, an empty value does not."""
     return not is_neutral(name, value) and (bool(value) or name in NEUTRAL or name == "seed")
+
+
+LONGEST_LIST = 200
+"""Characters of the list of ignored fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A request in the form of a server's own API."""
+
+    body: dict[str, Any]
+    ignored: tuple[str, ...]
+    """The client's fields that the server, or this model, does not support, sorted."""
+    countable: bool = True
+    """Our count of the prompt compares with the server's."""
+
+    def fact(self, *, strict: bool) -> dict[str, Any]:
+        """Return the fact `ignored`: the unsupported fields, with commas. Raise `BadRequest` if `strict`."""
+        if self.ignored and strict:
+            told = f"the upstream does not support {', '.join(self.ignored)}; leave it out, or unset strict_params"
+            raise BadRequest(told[:1000], param=self.ignored[0], code="unsupported_parameter")
+        return {"ignored": ",".join(self.ignored)[:LONGEST_LIST]} if self.ignored else {}
+
+
+class CheckedRequest:
+    """A chat request of OpenAI's types, and the fields of it that a translation leaves out.
+
+    Whatever reads it raises `BadRequest` for a value that has no meaning.
+    """
+
+    def __init__(self, request: ChatRequest) -> None:
+        self.rest = check_fields(request, "native")
+        self.model, self.tools = request.model, request.tools
+        self.ignored: set[str] = set()
+        """Fields that are left out, such as `messages[].name`."""
+        self._messages = request.messages
+
+    @property
+    def messages(self) -> Iterator[tuple[str, Message]]:
+        """The messages with their places."""
+        for index, message in enumerate(self._messages):
+            if message.role not in ROLES:
+                wrong(f"messages[{index}].role", f"must be one of {', '.join(sorted(ROLES))}")
+            yield f"messages[{index}]", message
+
+    def leave_out(self, message: Message, *names: str) -> None:
+        """Note those fields of a message that ask for something."""
+        self.ignored |= {f"messages[].{name}" for name in names if message.get(name)}
+
+    def effort(self, known: Iterable[str]) -> tuple[str | None, str]:
+        """Return the effort of reasoning that is asked for, and the field."""
+        effort, place = self.rest.get("reasoning_effort"), "reasoning_effort"
+        if effort is None and "reasoning" in self.rest:
+            effort, place = self.rest["reasoning"].get("effort"), "reasoning"
+        if effort not in (None, "none", *known):
+            wrong(place, f"must be none, {', '.join(known)}")
+        return effort, place
+
+    @property
+    def form(self) -> tuple[str, Mapping[str, Any] | None]:
+        """The form of the answer that is asked for: `text`, `json_object` or `json_schema`, and its schema."""
+        wanted = self.rest.get("response_format", {"type": "text"})
+        match wanted.get("type"):
+            case "text" | "json_object" as kind:
+                return kind, None
+            case "json_schema" as kind if "json_schema" in wanted:
+                return kind, wanted["json_schema"].get("schema")
+            case "json_schema":
+                wrong("response_format.json_schema", "is missing")
+        return wrong("response_format.type", "must be text, json_object or json_schema")
+
+    @property
+    def stops(self) -> list[str]:
+        """The texts that end an answer."""
+        stop = self.rest.get("stop")
+        return [stop] if isinstance(stop, str) else stop or []
+
+    def translation(self, body: Mapping[str, Any], read: Set[str], *, countable: bool = True) -> Translation:
+        """Return the fields of a body that have a value. The client's fields that are not `read` are left out."""
+        self.ignored |= {name for name, value in self.rest.items() if name not in read and asks(name, value)}
+        kept = {name: value for name, value in body.items() if value is not None}
+        return Translation(kept, tuple(sorted(self.ignored)), countable)

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from yarl import URL
@@ -18,18 +17,7 @@ from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Deltas, encoded, parsed
 from proxy.upstreams.images import Images
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, advice, error_in, refused, status_of, words_of
-from proxy.upstreams.request_fields import ignored_fact
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """A request in the form of a server's own API."""
-
-    body: dict[str, Any]
-    ignored: tuple[str, ...]
-    """The client's fields that the server, or this model, does not support, sorted."""
-    countable: bool = True
-    """Our count of the prompt compares with the server's."""
+from proxy.upstreams.request_fields import Translation
 
 
 class TranslatedUpstream(Upstream):
@@ -54,7 +42,7 @@ class TranslatedUpstream(Upstream):
         if call.request is None or call.path != CHAT:
             return await self._pass(call)
         translation = await self._translated(call, await self._images.inlined(call.request))
-        completion = Completion(call, ignored_fact(translation.ignored, strict=self._strict))
+        completion = Completion(call, translation.fact(strict=self._strict))
         return await self._answered(call, translation, completion)
 
     async def ignored(self, call: Call) -> tuple[str, ...]:

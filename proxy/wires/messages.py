@@ -21,8 +21,21 @@ from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.json_values import json_object, json_objects
 from proxy.text.tables import table
-from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
-from proxy.wires.view import MALFORMED, Unwritable, answer_of, plain, read_function, root_of, source_of
+from proxy.wires.native import (
+    MALFORMED,
+    Came,
+    Grammar,
+    NativeBody,
+    NativeRequest,
+    Unwritable,
+    answer_of,
+    changed_list,
+    check_untagged,
+    plain,
+    read_function,
+    root_of,
+    source_of,
+)
 
 PATH = "/messages"
 

@@ -17,8 +17,18 @@ from proxy.chat.parse import Check, ParsedList, parse_list, parse_value
 from proxy.chat.reasoning import is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.tables import table
-from proxy.wires.native import Grammar, NativeBody, NativeRequest, changed_list, check_untagged
-from proxy.wires.view import Unwritable, answer_of, plain, read_function, root_of
+from proxy.wires.native import (
+    Grammar,
+    NativeBody,
+    NativeRequest,
+    Unwritable,
+    answer_of,
+    changed_list,
+    check_untagged,
+    plain,
+    read_function,
+    root_of,
+)
 
 PATH = "/responses"
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}

@@ -17,7 +17,7 @@ from proxy.chat.sse import EventSplitter, check_held, encoded_event, read_event,
 from proxy.text.json_values import json_object, json_objects
 from proxy.wires import messages, responses
 from proxy.wires.messages import FINISH, Blocks
-from proxy.wires.view import Unwritable
+from proxy.wires.native import Unwritable
 
 _log = logging.getLogger("penstock.loop")
 

@@ -15,8 +15,8 @@ from proxy.chat.parse import Body
 from proxy.policy import Reject, Rewrite
 from proxy.testing import context
 from proxy.wires.messages import MessagesBody
+from proxy.wires.native import Unwritable
 from proxy.wires.responses import ResponsesBody
-from proxy.wires.view import Unwritable
 from tests.sdk_types import MARK, planted
 
 PLANTED: Mapping[type[Body], dict[str, Any]] = {

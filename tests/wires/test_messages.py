@@ -12,7 +12,7 @@ from proxy.chat.errors import BadRequest
 from proxy.chat.reasoning import signed_places, without_reasoning
 from proxy.chat.splice import items
 from proxy.wires.messages import MessagesBody
-from proxy.wires.view import Unwritable
+from proxy.wires.native import Unwritable
 from tests.wires.bodies import MARK, Json
 
 Change = Callable[[list[Message]], object]

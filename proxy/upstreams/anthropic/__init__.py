@@ -20,7 +20,8 @@ from proxy.upstreams.anthropic.request import AnthropicRequest
 from proxy.upstreams.base import Abilities, Call, Upstream
 from proxy.upstreams.completion import Completion, Deltas, Facts, nonsense, spent, timestamp
 from proxy.upstreams.keys import fitting
-from proxy.upstreams.translated import TranslatedServer, Translation
+from proxy.upstreams.request_fields import Translation
+from proxy.upstreams.translated import TranslatedServer
 from proxy.wires.messages import FINISH, THOUGHTS, Blocks, call_of
 
 VERSION = "2023-06-01"

@@ -6,13 +6,13 @@ Anthropic's own and stays as it is.
 
 import re
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from proxy.chat import SYSTEM_ROLES, Message, split_head
+from proxy.chat import SYSTEM_ROLES, Message
 from proxy.chat.errors import wrong
-from proxy.upstreams.request_fields import base64_of, called_function, calls_of, left_out, role_of, unsupported
+from proxy.upstreams.request_fields import CheckedRequest, base64_of, calls_of, unsupported
 from proxy.wires.messages import THOUGHTS
 
 Block = dict[str, Any]
@@ -31,22 +31,20 @@ _UNSIGNED = ("reasoning_content", "reasoning")
 class AnthropicMessages:
     """A conversation, translated. Raises `BadRequest` for wrong types and for parts that Anthropic cannot take."""
 
-    def __init__(self, messages: Sequence[Message], *, system_messages: bool) -> None:
+    def __init__(self, asked: CheckedRequest, *, system_messages: bool) -> None:
         """`system_messages` says whether `role: system` may stand among the messages."""
         self.system: list[Block] = []
         self.translated: list[dict[str, Any]] = []
-        self.ignored: set[str] = set()
-        """Fields that were left out, such as `messages[].name`."""
         self.called: dict[str, None] = {}
         """The tools that were called, in order."""
-        self._system_messages = system_messages
+        self._asked, self._system_messages = asked, system_messages
         self._results: list[Block] = []
-        self._asked: list[Block] = []
+        self._user_blocks: list[Block] = []
         self._instructions: list[Block] = []
-        head, _ = split_head(messages)
-        for index, message in enumerate(messages):
-            place = f"messages[{index}]"
-            if index < len(head):
+        is_head = True
+        for place, message in asked.messages:
+            is_head = is_head and message.is_system
+            if is_head:
                 self.system += self._blocks(message, place)
             else:
                 self._add(message, place)
@@ -70,7 +68,7 @@ class AnthropicMessages:
         return turns[0][0]["type"] in THOUGHTS
 
     def _add(self, message: Message, place: str) -> None:
-        role = role_of(message, place)
+        role = message.role
         if role == "assistant":
             blocks = self._assistant(message, place)
             if blocks:
@@ -81,7 +79,7 @@ class AnthropicMessages:
         elif role in SYSTEM_ROLES and self._system_messages:
             self._instructions += self._blocks(message, place)
         else:
-            self._asked += self._blocks(message, place)
+            self._user_blocks += self._blocks(message, place)
 
     def _end_turn(self) -> None:
         """Write what stands between two answers: results first, then what the user said, then what the operator did.
@@ -89,12 +87,12 @@ class AnthropicMessages:
         The wire allows no other order, and so the place of each depends on its neighbours alone: a conversation that
         goes on keeps its beginning.
         """
-        asked = [*self._results, *self._asked]
-        instructions, self._results, self._asked, self._instructions = self._instructions, [], [], []
-        if asked:
-            self._say("user", asked)
+        user_blocks = [*self._results, *self._user_blocks]
+        instructions, self._results, self._user_blocks, self._instructions = self._instructions, [], [], []
+        if user_blocks:
+            self._say("user", user_blocks)
         if instructions:
-            self._say("system" if asked else "user", instructions)
+            self._say("system" if user_blocks else "user", instructions)
 
     def _say(self, role: str, blocks: list[Block]) -> None:
         if self.translated and self.translated[-1]["role"] == role:
@@ -103,7 +101,7 @@ class AnthropicMessages:
             self.translated.append({"role": role, "content": blocks})
 
     def _blocks(self, message: Message, place: str) -> list[Block]:
-        self.ignored |= left_out(message, "name")
+        self._asked.leave_out(message, "name")
         return marked(blocks_of(message, place), message)
 
     def _assistant(self, message: Message, place: str) -> list[Block]:
@@ -112,9 +110,9 @@ class AnthropicMessages:
         thoughts = [] if any(block["type"] in THOUGHTS for block in content) else self._thoughts(message)
         if message.get("refusal") and not content:
             content = text_blocks(message["refusal"])
-        self.ignored |= left_out(message, "audio")
+        self._asked.leave_out(message, "audio")
         if not thoughts and not any(block["type"] in THOUGHTS for block in content):
-            self.ignored |= left_out(message, *_UNSIGNED)
+            self._asked.leave_out(message, *_UNSIGNED)
         stand = [block.get("id") for block in content if block["type"] == "tool_use"]
         calls = [call for call in self._calls(message, place) if call["id"] not in stand]
         return marked([*thoughts, *content, *calls], message)
@@ -125,12 +123,15 @@ class AnthropicMessages:
             if isinstance(block, Mapping) and (block.get("signature") or block.get("data")):
                 signed.append({key: value for key, value in block.items() if key not in _OWN})
             else:
-                self.ignored.add("messages[].thinking_blocks")
+                self._asked.ignored.add("messages[].thinking_blocks")
         return signed
 
     def _calls(self, message: Message, place: str) -> list[Block]:
-        made = [call_block(*call) for call in calls_of(message, place)]
-        self.called |= {call["name"]: None for call in made}
+        made: list[Block] = []
+        for call, at, name, given in calls_of(message, place):
+            block = {"type": "tool_use", "id": wire_id(call.get("id"), f"{at}.id"), "name": name, "input": given}
+            made += marked([block], call)
+            self.called[name] = None
         return made
 
     def _result(self, message: Message, place: str) -> Block:
@@ -221,13 +222,6 @@ def _document(file: Mapping[str, Any], place: str) -> Block:
             wrong(place, "must be a data: URL with base64")
         return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}
     return {"type": "document", "source": {"type": "base64", **data}, **title}
-
-
-def call_block(call: Mapping[str, Any], place: str) -> Block:
-    """Return a tool call as a block. Arguments that are no JSON object become one that quotes them."""
-    name, given = called_function(call, place)
-    id = wire_id(call.get("id"), f"{place}.id")
-    return marked([{"type": "tool_use", "id": id, "name": name, "input": given}], call)[0]
 
 
 def wire_id(known: str | None, place: str) -> str:

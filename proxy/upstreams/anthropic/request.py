@@ -15,17 +15,7 @@ from proxy.chat import ChatRequest, chosen_tools
 from proxy.chat.errors import wrong
 from proxy.models.families import canonical
 from proxy.upstreams.anthropic.messages import AnthropicMessages
-from proxy.upstreams.request_fields import (
-    BOOKKEEPING,
-    FIELDS,
-    asks,
-    check_fields,
-    effort_of,
-    form_of,
-    stops_of,
-    unsupported,
-)
-from proxy.upstreams.translated import Translation
+from proxy.upstreams.request_fields import BOOKKEEPING, FIELDS, CheckedRequest, Translation, unsupported
 
 _TABLE: Mapping[str, Any] = FIELDS["anthropic"]
 NATIVE = frozenset(_TABLE["native"])
@@ -85,24 +75,23 @@ class AnthropicRequest:
 
     def __init__(self, request: ChatRequest, *, most: int, room: int) -> None:
         """`most` is the longest answer of the model, `room` what the window leaves for one, both in tokens."""
-        self._request = request
-        self._rest = check_fields(request, "native")
+        self._asked = asked = CheckedRequest(request)
+        self._rest, self._ignored = asked.rest, asked.ignored
         self._able = features_of(request.model)
-        self._messages = AnthropicMessages(request.messages, system_messages=self._able.system_messages)
-        self._ignored = self._messages.ignored
+        self._messages = AnthropicMessages(asked, system_messages=self._able.system_messages)
         self._limit = self._max_tokens(most, room)
 
     def translation(self) -> Translation:
-        rest = self._rest
+        rest, stops = self._rest, self._asked.stops
         body: dict[str, Any] = {
-            "model": self._request.model,
+            "model": self._asked.model,
             "max_tokens": self._limit,
             "system": self._messages.system or None,
             "messages": self._messages.translated,
             "stream": rest.get("stream") or None,
             "metadata": self._metadata(),
-            "service_tier": self._tier(),
-            "stop_sequences": self._stops() or None,
+            "service_tier": _TABLE["tiers"].get(rest.get("service_tier")),
+            "stop_sequences": [stop for stop in stops if stop.strip()] or None,  # it refuses those of white space
             **{name: rest[name] for name in sorted(NATIVE & rest.keys())},
         }
         body[OUTPUT_CONFIG] = {**self._format(), **rest.get(OUTPUT_CONFIG, {})}
@@ -110,9 +99,11 @@ class AnthropicRequest:
         body |= {"tools": tools or None, "tool_choice": choice}
         self._think(body)
         self._sample(body)
-        self._ignored |= {name for name, value in rest.items() if name not in READ and asks(name, value)}
-        kept = {name: value for name, value in body.items() if value is not None and value != {}}
-        return Translation(kept, tuple(sorted(self._ignored)))
+        if "service_tier" in rest and body["service_tier"] is None:
+            self._ignored.add("service_tier")
+        if len(body["stop_sequences"] or ()) < len(stops):
+            self._ignored.add("stop")
+        return self._asked.translation({name: value for name, value in body.items() if value != {}}, READ)
 
     def _max_tokens(self, most: int, room: int) -> int:
         """Return the client's limit, up to the model's maximum; without one, all the room that there is."""
@@ -122,13 +113,6 @@ class AnthropicRequest:
                     self._ignored.add(name)
                 return min(int(self._rest[name]), most)
         return max(1, min(most, room))
-
-    def _stops(self) -> list[str]:
-        stops = stops_of(self._rest.get("stop"))
-        kept = [stop for stop in stops if stop.strip()]
-        if len(kept) < len(stops):
-            self._ignored.add("stop")  # the wire refuses stop texts of white space
-        return kept
 
     def _metadata(self) -> dict[str, str] | None:
         """Return the user for Anthropic's search for abuse: an opaque name, no address or number of a person."""
@@ -141,18 +125,9 @@ class AnthropicRequest:
             return None
         return {"user_id": user}
 
-    def _tier(self) -> str | None:
-        tier = self._rest.get("service_tier")
-        if tier is None:
-            return None
-        found: str | None = _TABLE["tiers"].get(tier)
-        if found is None:
-            self._ignored.add("service_tier")
-        return found
-
     def _format(self) -> dict[str, Any]:
         """Return the form of the answer if it is a schema; a demand for any JSON has no counterpart."""
-        kind, schema = form_of(self._rest)
+        kind, schema = self._asked.form
         if schema is not None and self._able.structured:
             return {"format": {"type": "json_schema", "schema": _closed(schema)}}
         if kind != "text":
@@ -160,7 +135,7 @@ class AnthropicRequest:
         return {}
 
     def _tools(self) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-        offered = [self._tool(tool, f"tools[{index}]") for index, tool in enumerate(self._request.tools)]
+        offered = [self._tool(tool, f"tools[{index}]") for index, tool in enumerate(self._asked.tools)]
         if not offered:
             # the wire wants a definition of what was called
             called = [{"name": name, "input_schema": {"type": "object"}} for name in self._messages.called]
@@ -222,7 +197,7 @@ class AnthropicRequest:
         return result | {key: value for key, value in given_as if value is not None and key not in known}
 
     def _think(self, body: dict[str, Any]) -> None:
-        level, place = effort_of(self._rest, BUDGETS)
+        level, place = self._asked.effort(BUDGETS)
         if level is None or "thinking" in body:
             return
         able, is_forced = self._able, (body["tool_choice"] or {}).get("type") in ("any", "tool")
@@ -235,7 +210,9 @@ class AnthropicRequest:
         else:
             if able.thinking == "adaptive":
                 body["thinking"] = {"type": "adaptive"}
-            body[OUTPUT_CONFIG] = {"effort": _nearest(level, able.efforts), **body[OUTPUT_CONFIG]}
+            wanted = LEVELS.index("low" if level == "minimal" else level)
+            nearest = min(able.efforts, key=lambda each: abs(LEVELS.index(each) - wanted))
+            body[OUTPUT_CONFIG] = {"effort": nearest, **body[OUTPUT_CONFIG]}
 
     def _think_least(self, body: dict[str, Any], place: str) -> None:
         if self._able.thinking == "always":
@@ -268,11 +245,6 @@ class AnthropicRequest:
         if "top_k" in body and (thinks or not self._able.sampling):
             del body["top_k"]
             self._ignored.add("top_k")
-
-
-def _nearest(level: str, efforts: tuple[str, ...]) -> str:
-    wanted = LEVELS.index("low" if level == "minimal" else level)
-    return min(efforts, key=lambda each: abs(LEVELS.index(each) - wanted))
 
 
 def _closed(schema: Any) -> Any:

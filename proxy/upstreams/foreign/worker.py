@@ -40,8 +40,8 @@ from proxy.upstreams.foreign.library import (
     misroutes,
     no_such_model,
 )
-from proxy.upstreams.request_fields import check_fields
-from proxy.upstreams.translated import TranslatedUpstream, Translation
+from proxy.upstreams.request_fields import Translation, check_fields
+from proxy.upstreams.translated import TranslatedUpstream
 
 NO_KEY = "none"
 """Sent where the client gave no key: for want of any, litellm would take one from the environment."""

@@ -25,7 +25,8 @@ from proxy.upstreams.completion import Completion, Deltas, Facts, parsed, timest
 from proxy.upstreams.ollama.request import translate
 from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, positive, suspected, was_cut
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, error_in, words_of
-from proxy.upstreams.translated import TranslatedServer, Translation
+from proxy.upstreams.request_fields import Translation
+from proxy.upstreams.translated import TranslatedServer
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
 """Headers that Ollama gets of a request. The client's credentials are not among them."""
@@ -145,7 +146,9 @@ class Ollama(TranslatedServer):
             return super()._refusal(body, call, status, again)
         text = ADDRESS.sub("***", words_of(error_in(body)))[:LONGEST_MESSAGE]
         if lacking := LACKING.search(text):
-            return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
+            thinks = call.request is not None and "think" in call.request.rest
+            field = "tools" if lacking[1].lower() == "tools" else "think" if thinks else "reasoning_effort"
+            return Refused(text, 400, code="unsupported_parameter", param=field)
         return super()._refusal({"error": text}, call, status, again)
 
     def _described(self, model: Mapping[str, Any], running: Mapping[str, int]) -> dict[str, Any] | None:
@@ -156,12 +159,6 @@ class Ollama(TranslatedServer):
         trained = positive(_mapping(model.get("details")).get("context_length"))
         length = self._num_ctx(name) or running.get(full_name(name))
         return entry if length is None else {**entry, "context_length": min(length, trained or length)}
-
-
-def _asked_by(ability: str, call: Call) -> str:
-    if ability == "tools":
-        return "tools"
-    return "think" if call.request is not None and "think" in call.request.rest else "reasoning_effort"
 
 
 # --- answers, whole or as NDJSON lines, in OpenAI's exact form, and what they tell about how it went ---
@@ -192,11 +189,15 @@ class OllamaAnswer:
             "content": _text(message.get("content")),
             "tool_calls": [self._call(call) for call in json_objects(message.get("tool_calls"))],
         }
-        made: list[dict[str, Any]] = [{name: part} for name, part in parts.items() if part]
-        if scores := _scores(line):
+        deltas: list[dict[str, Any]] = [{name: part} for name, part in parts.items() if part]
+        if tokens := json_objects(line.get("logprobs")):
+            content = [
+                {**_score(token), "top_logprobs": [_score(other) for other in json_objects(token.get("top_logprobs"))]}
+                for token in tokens
+            ]
             # They are those of the whole line; whoever adds them up must meet them once.
-            made[:1] = [{**(made[0] if made else {}), "logprobs": scores}]
-        return made
+            deltas[:1] = [{**(deltas[0] if deltas else {}), "logprobs": {"content": content, "refusal": None}}]
+        return deltas
 
     def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
         """Return a tool call, which Ollama never sends in pieces.
@@ -210,7 +211,9 @@ class OllamaAnswer:
             known = f"call_{secrets.token_hex(12)}"
         self._ids.add(known)
         index, self._calls = self._calls, self._calls + 1
-        called = {"name": _text(function.get("name")), "arguments": _arguments(function.get("arguments"))}
+        given = function.get("arguments")
+        arguments = given if isinstance(given, str) else encode({} if given is None else given).decode()
+        called = {"name": _text(function.get("name")), "arguments": arguments}
         return {"index": index, "id": known, "type": "function", "function": called}
 
     @property
@@ -241,23 +244,8 @@ def used(line: Mapping[str, Any]) -> tuple[int, int]:
     return positive(line.get("prompt_eval_count")) or 0, positive(line.get("eval_count")) or 0
 
 
-def _scores(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    content = [
-        {**_score(token), "top_logprobs": [_score(other) for other in json_objects(token.get("top_logprobs"))]}
-        for token in json_objects(line.get("logprobs"))
-    ]
-    return {"content": content, "refusal": None} if content else None
-
-
 def _score(token: Mapping[str, Any]) -> dict[str, Any]:
     return {"token": _text(token.get("token")), "logprob": token.get("logprob"), "bytes": token.get("bytes")}
-
-
-def _arguments(arguments: Any) -> str:
-    """Return the arguments as the JSON text that OpenAI's clients parse."""
-    if isinstance(arguments, str):
-        return arguments
-    return encode({} if arguments is None else arguments).decode()
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 The shapes are those of Ollama's `api/types.go`, which refuses the whole request for one value of another type.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from proxy.chat import ChatRequest, Message, chosen_tools
@@ -11,19 +11,12 @@ from proxy.chat.errors import wrong
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
     FIELDS,
-    asks,
+    CheckedRequest,
+    Translation,
     base64_of,
-    called_function,
     calls_of,
-    check_fields,
-    effort_of,
-    form_of,
-    left_out,
-    role_of,
-    stops_of,
     unsupported,
 )
-from proxy.upstreams.translated import Translation
 
 _TABLE: Mapping[str, Any] = FIELDS["ollama"]
 DIRECT = frozenset(_TABLE["direct"])
@@ -41,52 +34,51 @@ def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | in
 
     Raise `BadRequest` for values of a wrong type, and for requests that cannot be translated.
     """
-    rest = check_fields(request, "native")
-    messages = OllamaMessages(request.messages)
-    options = _options(rest)
-    if num_ctx is not None:
-        options["num_ctx"] = num_ctx
+    asked = CheckedRequest(request)
+    rest, messages = asked.rest, OllamaMessages(asked)
+    options, tools = _options(asked), _tools(asked)
+    form, schema = asked.form
     body = {
         "model": request.model,
         "messages": messages.translated,
         # Ollama streams unless told not to.
         "stream": rest.get("stream", False),
-        "tools": _tools(request, rest),
-        "format": _format(rest),
-        "think": _think(rest, request.model),
+        "tools": tools,
+        "format": schema if schema is not None or form == "text" else "json",
+        "think": _think(asked),
         "logprobs": rest.get("logprobs"),
         "top_logprobs": rest.get("top_logprobs"),
-        "options": options or None,
+        "options": (options if num_ctx is None else {**options, "num_ctx": num_ctx}) or None,
         "keep_alive": keep_alive,
     }
-    ignored = messages.ignored | _ignored(rest)
-    return Translation(
-        {name: value for name, value in body.items() if value is not None}, tuple(sorted(ignored)), messages.countable
-    )
+    asked.ignored |= {f"options.{name}" for name in rest.get("options", {}) if name not in OPTIONS}
+    read = READ | {"tool_choice"} if rest.get("tool_choice") == "none" else READ
+    return asked.translation(body, read, countable=messages.countable)
 
 
-def _options(rest: Mapping[str, Any]) -> dict[str, Any]:
+def _options(asked: CheckedRequest) -> dict[str, Any]:
     """Return the sampling options. OpenAI's fields win over `options`: room for the answer is kept by `max_tokens`."""
-    own = rest.get("options", {})
+    rest, own = asked.rest, asked.rest.get("options", {})
     options = {name: value for name, value in own.items() if name in OPTIONS and value is not None}
     options |= {name: value for name, value in rest.items() if name in DIRECT}
     for name in ("max_tokens", "max_completion_tokens"):
         if name in rest:
             options["num_predict"] = rest[name]
     # An empty list would erase the stop texts of the model itself.
-    options["stop"] = stops_of(rest.get("stop")) or stops_of(own.get("stop")) or None
+    stop = own.get("stop")
+    options["stop"] = asked.stops or ([stop] if isinstance(stop, str) else stop) or None
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _tools(request: ChatRequest, rest: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _tools(asked: CheckedRequest) -> list[dict[str, Any]] | None:
     """Return the tools that the model may call: none for `tool_choice: none`, else those that the choice names.
 
     A choice cannot be forced on Ollama; fewer tools is the most that can be done for it.
     """
-    choice = rest.get("tool_choice")
+    choice = asked.rest.get("tool_choice")
     if choice == "none":
         return None
-    offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(request.tools)]
+    offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(asked.tools)]
     if named := chosen_tools(choice):
         offered = [tool for tool in offered if tool["function"]["name"] in named]
         if not offered:
@@ -107,31 +99,19 @@ def _tool(tool: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {"type": "function", "function": {**tool["function"], "parameters": parameters}}
 
 
-def _format(rest: Mapping[str, Any]) -> Any:
-    kind, schema = form_of(rest)
-    return None if kind == "text" else "json" if schema is None else schema
-
-
-def _think(rest: Mapping[str, Any], model: str) -> bool | str | None:
+def _think(asked: CheckedRequest) -> bool | str | None:
     """Return Ollama's own `think`, or the value for `reasoning_effort` and this model; None to leave it open.
 
     Only gpt-oss takes levels on every version of Ollama; other models think or they do not.
     """
-    if "think" in rest:
-        own: bool | str = rest["think"]
+    if "think" in asked.rest:
+        own: bool | str = asked.rest["think"]
         return own
-    effort, _ = effort_of(rest, EFFORTS)
+    effort, _ = asked.effort(EFFORTS)
     if effort in (None, "none"):
         return None if effort is None else False
-    takes_levels = model.rpartition("/")[2].startswith("gpt-oss")
+    takes_levels = asked.model.rpartition("/")[2].startswith("gpt-oss")
     return EFFORTS[effort] if takes_levels else True
-
-
-def _ignored(rest: Mapping[str, Any]) -> set[str]:
-    fields = {name for name, value in rest.items() if name not in READ and asks(name, value)}
-    if rest.get("tool_choice") == "none":
-        fields.discard("tool_choice")
-    return fields | {f"options.{name}" for name in rest.get("options", {}) if name not in OPTIONS}
 
 
 # --- messages: content is one string beside a list of images, arguments are an object ---
@@ -146,32 +126,26 @@ THOUGHTS = ("reasoning_content", "reasoning")
 class OllamaMessages:
     """A conversation, translated. Raises `BadRequest` for parts that Ollama cannot take."""
 
-    def __init__(self, messages: Iterable[Message]) -> None:
+    def __init__(self, asked: CheckedRequest) -> None:
         self.translated: list[dict[str, Any]] = []
-        self.ignored: set[str] = set()
-        """Fields that were left out, such as `messages[].name`."""
         self.countable = True
         """Our count compares with Ollama's: the tokens of an image are unknown, and templates leave out old
         thoughts."""
         self._names: dict[str, str] = {}
         """The tool that each call so far went to, by its id."""
-        for index, message in enumerate(messages):
-            self._add(message, f"messages[{index}]")
-
-    def _add(self, message: Message, place: str) -> None:
-        text, media = _content(message, place)
-        role = role_of(message, place)
-        result: dict[str, Any] = {"role": ROLE.get(role, role), "content": text}
-        if media:
-            result["images"] = media
-        if role == "assistant":
-            result |= self._assistant(message, text, place)
-        elif result["role"] == "tool":
-            result |= self._result(message)
-        # the name of a result is the tool's
-        self.ignored |= left_out(message, "audio", *(() if result["role"] == "tool" else ("name",)))
-        self.countable = self.countable and not ("images" in result or "thinking" in result)
-        self.translated.append(result)
+        for place, message in asked.messages:
+            text, media = _content(message, place)
+            result: dict[str, Any] = {"role": ROLE.get(message.role, message.role), "content": text}
+            if media:
+                result["images"] = media
+            if message.role == "assistant":
+                result |= self._assistant(message, text, place)
+            elif result["role"] == "tool":
+                result |= self._result(message)
+            # the name of a result is the tool's
+            asked.leave_out(message, "audio", *(() if result["role"] == "tool" else ("name",)))
+            self.countable = self.countable and not ("images" in result or "thinking" in result)
+            self.translated.append(result)
 
     def _assistant(self, message: Message, text: str, place: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -180,17 +154,12 @@ class OllamaMessages:
         thoughts = [message[name] for name in THOUGHTS if isinstance(message.get(name), str)]
         if thoughts:
             result["thinking"] = next(filter(None, thoughts), "")
-        if calls := [self._call(*call, n) for n, call in enumerate(calls_of(message, place))]:
-            result["tool_calls"] = calls
-        return result
-
-    def _call(self, call: Mapping[str, Any], place: str, index: int) -> dict[str, Any]:
-        name, arguments = called_function(call, place, "arguments")
-        known = call.get("id")
-        if known is not None:
-            self._names[known] = name
-        made = {} if known is None else {"id": known}
-        return {**made, "function": {"index": index, "name": name, "arguments": arguments}}
+        calls = []
+        for index, (call, _, name, arguments) in enumerate(calls_of(message, place, "arguments")):
+            known = {} if call.get("id") is None else {"id": call["id"]}
+            self._names |= {id: name for id in known.values()}
+            calls.append({**known, "function": {"index": index, "name": name, "arguments": arguments}})
+        return {**result, "tool_calls": calls} if calls else result
 
     def _result(self, message: Message) -> dict[str, Any]:
         answers = message.get("tool_call_id")

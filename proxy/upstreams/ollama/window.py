@@ -123,25 +123,16 @@ class Windows:
         # An idle model is unloaded after five minutes, and comes back with the context that it had.
         report = replace(report, loaded=loaded(running).get(full_name(model)) or report.loaded)
         if shown is not None:
-            report = replace(report, modelfile=_parameter(shown), trained=_trained(shown))
+            parameters, about = shown.get("parameters"), shown.get("model_info")
+            named = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+            about = about if isinstance(about, dict) else {}
+            trained = positive(about.get(f"{about.get('general.architecture')}.context_length"))
+            report = replace(report, modelfile=positive(int(named[1])) if named else None, trained=trained)
         self._known.put(model, report)
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _parameter(shown: Mapping[str, Any]) -> int | None:
-    parameters = shown.get("parameters")
-    found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
-    return positive(int(found[1])) if found else None
-
-
-def _trained(shown: Mapping[str, Any]) -> int | None:
-    about = shown.get("model_info")
-    if not isinstance(about, dict):
-        return None
-    return positive(about.get(f"{about.get('general.architecture')}.context_length"))
 
 
 SURE, UNSURE = 0.9, 0.6

@@ -138,3 +138,13 @@ def answering(*answers: bytes) -> tuple[Handler, list[bytes]]:
 
 def framed(data: bytes) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+@asynccontextmanager
+async def serves(
+    *answers: bytes, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Transport, URL, list[bytes]]]:
+    """A transport, the address of a server with these answers, and the requests that it gets."""
+    handle, got = answering(*answers)
+    async with listening(handle, tls) as url, transport() as http:
+        yield http, url, got

@@ -12,7 +12,7 @@ from yarl import URL
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http import client
 from proxy.http.client import ServerConnection, Timeouts, Transport
-from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
+from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, serves, transport
 
 LOOPS = ("asyncio", "uvloop")
 
@@ -192,8 +192,7 @@ async def hold() -> None:
 
 
 async def test_a_refused_connection_is_tried_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle, got = answering(OK)
-    async with listening(handle) as url, transport() as http:
+    async with serves(OK) as (http, url, got):
         dialling = Dialling(monkeypatch, refuse)
         assert await (await http.request("POST", url, {}, BODY)).read() == b"ok"
 
@@ -215,8 +214,7 @@ async def test_a_server_that_is_not_there_cannot_be_reached(monkeypatch: pytest.
 
 
 async def test_a_server_that_does_not_pick_up_is_a_timeout(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
-    handle, got = answering(OK)
-    async with listening(handle) as url, transport() as http:
+    async with serves(OK) as (http, url, got):
         dialling = Dialling(monkeypatch, hold, hold)
         error = await clock.waits_in_vain(http.request("POST", url, {}, b"{}"))
 
@@ -241,8 +239,7 @@ async def test_a_server_that_does_not_pick_up_is_a_timeout(monkeypatch: pytest.M
     pytest.param(b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "upstream_invalid", id="101"),
 ])  # fmt: skip
 async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: bytes, code: str) -> None:
-    handle, got = answering(answer)
-    async with listening(handle) as url, transport() as http:
+    async with serves(answer) as (http, url, got):
         with pytest.raises(UpstreamFailed) as caught:
             await http.request("POST", url, {}, b"{}")
 
@@ -251,8 +248,7 @@ async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: byte
 
 
 async def test_blanks_around_the_transfer_coding_mean_nothing() -> None:
-    handle, _ = answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked \r\n\r\n2\r\n{}\r\n0\r\n\r\n")
-    async with listening(handle) as url, transport() as http:
+    async with serves(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked \r\n\r\n2\r\n{}\r\n0\r\n\r\n") as (http, url, _):
         assert await (await http.request("POST", url, {}, b"{}")).read() == b"{}"
 
 
@@ -262,8 +258,7 @@ async def test_blanks_around_the_transfer_coding_mean_nothing() -> None:
     pytest.param(b"Content-Length: x\r\n\r\n", "its answer is not valid HTTP", id="syntax"),
 ])  # fmt: skip
 async def test_operators_are_told_what_is_wrong_with_an_answer(head: bytes, cause: str) -> None:
-    handle, _ = answering(b"HTTP/1.1 200 OK\r\n" + head)
-    async with listening(handle) as url, transport() as http:
+    async with serves(b"HTTP/1.1 200 OK\r\n" + head) as (http, url, _):
         with pytest.raises(UpstreamFailed) as caught:
             await http.request("POST", url, {}, b"{}")
     assert caught.value.cause.endswith(cause)
@@ -294,8 +289,7 @@ async def test_an_answer_is_read_up_to_the_size_that_can_be_held(answer: bytes) 
     pytest.param(STREAM + b"4\r\nha", id="half a chunk"),
 ])  # fmt: skip
 async def test_an_answer_that_breaks_off_is_a_failure_and_not_tried_again(answer: bytes) -> None:
-    handle, got = answering(answer)
-    async with listening(handle) as url, transport() as http:
+    async with serves(answer) as (http, url, got):
         response = await http.request("POST", url, {}, b"{}")
         with pytest.raises(UpstreamFailed) as whole:
             await response.read()

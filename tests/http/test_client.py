@@ -17,14 +17,13 @@ from cryptography.x509.oid import NameOID
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.http import client
 from proxy.http.client import Transport
-from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, Handler, answering, framed, listening, transport
+from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, Handler, framed, listening, serves, transport
 
 LOOPS = ("asyncio", "uvloop")
 
 
 async def test_a_request_is_sent_with_its_own_bytes_and_headers_only() -> None:
-    handle, got = answering(OK)
-    async with listening(handle) as url, transport() as http:
+    async with serves(OK) as (http, url, got):
         sent = {
             "authorization": "Bearer k",
             "content-type": "application/json",
@@ -45,8 +44,7 @@ async def test_a_request_is_sent_with_its_own_bytes_and_headers_only() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_a_request_without_a_body_has_none(method: str) -> None:
-    handle, got = answering(OK)
-    async with listening(handle) as url, transport() as http:
+    async with serves(OK) as (http, url, got):
         await (await http.request(method, url, {})).read()
 
     assert got[0].startswith(f"{method} /v1 HTTP/1.1\r\n".encode())
@@ -61,8 +59,7 @@ async def test_a_response_has_no_headers_of_the_connection() -> None:
         b"Proxy-Authenticate: Basic\r\nTrailer: x\r\nUpgrade: h2c\r\nAlt-Svc: h3\r\nStrict-Transport-Security: a\r\n"
         b"X-Request-Id: up\r\nContent-Length: 2\r\n\r\nno"
     )
-    handle, _ = answering(answer)
-    async with listening(handle) as url, transport() as http:
+    async with serves(answer) as (http, url, _):
         response = await http.request("POST", url, {}, b"{}")
         body = await response.read()
 
@@ -74,8 +71,7 @@ async def test_a_response_has_no_headers_of_the_connection() -> None:
 
 
 async def test_a_cookie_is_not_kept() -> None:
-    handle, got = answering(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 2\r\n\r\nok")
-    async with listening(handle) as url, transport() as http:
+    async with serves(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 2\r\n\r\nok") as (http, url, got):
         for _ in range(2):
             # a name, because cookies are never kept for addresses
             await (await http.request("POST", url.with_host("localhost"), {}, b"{}")).read()
@@ -87,8 +83,7 @@ async def test_a_cookie_is_not_kept() -> None:
 async def test_proxy_settings_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    handle, _ = answering(OK)
-    async with listening(handle) as url, transport() as http:
+    async with serves(OK) as (http, url, _):
         assert await (await http.request("POST", url, {}, b"{}")).read() == b"ok"
 
 
@@ -120,8 +115,7 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
 
 
 async def test_a_trusted_server_is_asked_by_tls(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    handle, got = answering(OK)
-    async with listening(handle, tls) as url, transport() as http:
+    async with serves(OK, tls=tls) as (http, url, got):
         url = url.with_scheme("https").with_host("localhost")
         assert await (await http.request("POST", url, {}, BODY * 10_000)).read() == b"ok"
         http._idle.clear()
@@ -143,16 +137,14 @@ async def test_a_host_that_ends_with_a_dot_has_the_certificate_of_its_name(
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved, raising=False)
-    handle, _ = answering(OK)
-    async with listening(handle, tls) as url, transport() as http:
+    async with serves(OK, tls=tls) as (http, url, _):
         response = await http.request("POST", url.with_scheme("https").with_host("localhost."), {}, BODY)
         assert (await response.read(), asked[0]) == (b"ok", "localhost.")
 
 
 @pytest.mark.parametrize("begun", [b"", OK[:-2]])
 async def test_a_server_that_closes_a_tls_connection_is_told_at_once(tls: ssl.SSLContext, begun: bytes) -> None:
-    handle, got = answering(begun)
-    async with listening(handle, tls) as url, transport() as http:
+    async with serves(begun, tls=tls) as (http, url, got):
         with pytest.raises(Unanswered) as caught:
             await (await http.request("POST", url.with_scheme("https").with_host("localhost"), {}, BODY)).read()
         assert not http._all, "the connection is forgotten"
@@ -181,8 +173,7 @@ async def test_a_connection_is_not_used_again_before_its_request_is_sent(tls: ss
 
 
 async def test_an_address_with_a_password_is_asked_with_it() -> None:
-    handle, got = answering(OK)
-    async with listening(handle) as url, transport() as http:
+    async with serves(OK) as (http, url, got):
         await (await http.request("GET", url.with_user("a").with_password("b:%"), {})).read()
 
     assert b"\r\nauthorization: Basic YTpiOiU=\r\n" in got[0]
@@ -190,8 +181,7 @@ async def test_an_address_with_a_password_is_asked_with_it() -> None:
 
 @pytest.mark.parametrize("sent", ["1\r\nx-b: 2", "1\nx-b: 2", "1\r"])
 async def test_a_header_of_several_lines_is_not_sent(sent: str) -> None:
-    handle, got = answering(OK)
-    async with listening(handle) as url, transport() as http:
+    async with serves(OK) as (http, url, got):
         with pytest.raises(ValueError, match="several lines"):
             await http.request("GET", url, {"x-a": sent})
 
@@ -205,8 +195,7 @@ async def test_a_header_of_several_lines_is_not_sent(sent: str) -> None:
     pytest.param(b"HTTP/1.0 200 OK\r\n\r\nok", id="without a length"),
 ])  # fmt: skip
 async def test_an_answer_is_read_to_its_end_alone(answer: bytes) -> None:
-    handle, got = answering(answer)
-    async with listening(handle) as url, transport() as http:
+    async with serves(answer) as (http, url, got):
         for _ in range(2):
             response = await http.request("POST", url, {}, b"{}")
             assert (response.status, await response.read(), response.headers) == (200, b"ok", [])
@@ -246,11 +235,9 @@ async def test_a_long_body_may_come_with_the_end_of_its_head(end: bytes) -> None
 
 
 async def test_control_characters_in_a_header_are_blanks_and_an_answer_to_head_has_no_body() -> None:
-    handle, _ = answering(b"HTTP/1.1 200 OK\r\nX-A: a\0b\x01\x7f\tc\r\nContent-Length: 2\r\n\r\nok")
-    async with listening(handle) as url, transport() as http:
+    async with serves(b"HTTP/1.1 200 OK\r\nX-A: a\0b\x01\x7f\tc\r\nContent-Length: 2\r\n\r\nok") as (http, url, _):
         assert (await http.request("GET", url, {})).headers == [(b"x-a", b"a b  \tc")]
-    handle, _ = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n")
-    async with listening(handle) as url, transport() as http:
+    async with serves(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n") as (http, url, _):
         assert await (await http.request("HEAD", url, {})).read() == b""
 
 
@@ -276,9 +263,8 @@ async def test_a_server_is_read_no_faster_than_its_answer_is_relayed() -> None:
 
 
 async def test_a_large_body_is_sent_without_a_warning() -> None:
-    handle, got = answering(OK)
     body = bytes(range(256)) * 4 * 1024 * 3
-    async with listening(handle) as url, transport() as http:
+    async with serves(OK) as (http, url, got):
         await (await http.request("POST", url, {}, body)).read()
 
     assert got[0].partition(b"\r\n\r\n")[2] == body
@@ -325,8 +311,7 @@ async def test_closing_a_stream_closes_the_connection(is_read: bool) -> None:
 
 def test_a_request_that_is_cancelled_at_any_time_leaves_no_connection_open() -> None:
     async def cancelled() -> int:
-        handle, _ = answering(OK)
-        async with listening(handle) as url, transport() as http:
+        async with serves(OK) as (http, url, _):
             for steps in range(400):
                 asking = asyncio.ensure_future(http.request("GET", url, {}))
                 for _ in range(steps % 40):

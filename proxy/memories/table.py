@@ -107,7 +107,8 @@ class MemoryTable:
         if shelf.version is None and owner.user:
             await self._make_room(owner.tenant)
         keys = {_rows(owner) + id: each for id, each in records.items()}
-        new = {key: _encode(each) for key, each in keys.items() if shelf.records.get(each.id) is not each}
+        same = {key for key in shelf.keys if key in keys and shelf.records.get(keys[key].id) is keys[key]}
+        new = {key: _encode(each) for key, each in keys.items() if key not in same}
         version, written = token_hex(8).encode(), sum(map(len, new.values()))
         if gone := {*shelf.keys} - keys.keys():  # a crash in between leaves both
             await self._store.put_all(new, ttl=self._ttl)
@@ -153,7 +154,8 @@ class MemoryTable:
             self._count("memory_losses", "memory", lost)
             logger.warning("memories are lost", extra={"fields": {"memories": lost}})
         leftover = _merged(memories)
-        records = {each.id: each for each in memories if each.id not in leftover}
+        latest = sorted(memories, key=lambda each: each.updated)
+        records = {each.id: each for each in latest if each.id not in leftover}
         return Shelf(version, records, keys, self._clock())
 
     def _lock(self, action: str, owner: Owner) -> asyncio.Lock:

@@ -36,8 +36,8 @@ _RECORDS = 3
 _PARENTS = 12
 _WORD = re.compile(r"\w[\w./:@#$%-]+\w")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|=+\s\S|\[(?!… )[^\]]{1,60}\]\s*$|@@ |.{1,80}:\s*$")
-_LOWEST = "######"
-_SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
+_SECTION = re.compile(r"(#{1,6})\s|(@@ -|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$)|(diff )|(commit [0-9a-f]{40})")
+_HEADINGS = 6
 
 
 def short_form(text: str) -> str | None:
@@ -166,11 +166,11 @@ def _record_starts(lines: Sequence[TextLine]) -> set[Kind]:
 
 
 def _level(line: TextLine, *, is_first: bool) -> int:
-    """Return the depth of a line; a Markdown heading `is_first` in its paragraph and an INI section stand above all."""
-    section = _SECTION.match(line.text) if line.depth == 0 and line.text[0] in "#[" else None
+    """Return the depth of a line; a heading, `is_first` in its paragraph in Markdown, stands above all others."""
+    section = _SECTION.match(line.text) if line.depth == 0 and line.text[0] in "#[@dc" else None
     if section is None or (section[1] and not is_first):
         return line.depth
-    return len(section[1] or _LOWEST) - len(_LOWEST) - 1
+    return len(section[1]) - _HEADINGS - 1 if section[1] else 1 - (section.lastindex or 0)
 
 
 def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterator[tuple[float, Iterable[int]]]:

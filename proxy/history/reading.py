@@ -34,9 +34,11 @@ _PARSED = 50_000
 """Characters of a JSON text that is parsed."""
 
 _SENTENCE_END = re.compile(
-    r"[.!?…](?<!\b\d\.)(?<!\b\d\d\.)(?<![\s.(*][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"
+    r"[.!?…](?<!\b\d\.)(?<!\b\d\d\.)(?<![\s.(*][^\W\d_]\.)"
+    r"(?<!\b[B-DF-HJ-NP-TV-Zb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]\.)"
+    r"(?!(?:(?<=\b[^\W\d_]{2}\.)|(?<=\b[^\W\d_]{3}\.))\s+\d)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"
 )
-"""The end of a sentence or line: `13.`, `J.` end none."""
+"""The end of a sentence or line: `13.`, `J.`, `Dr.`, `tel. 7` end none."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
     r"^[ \t]*(?:export |public |private |static |async |pub |default )*(?:def|class|function|fn|func|interface|struct"

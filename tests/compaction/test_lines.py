@@ -384,3 +384,19 @@ def test_a_line_of_a_record_brings_the_line_that_the_record_begins_with() -> Non
         if line.startswith("Date:"):
             before = next(each for each in reversed(lines[:place]) if not each.startswith(("[…", "Author:")))
             assert before.startswith("commit ")
+
+
+def test_a_line_of_a_diff_stands_below_its_file_and_its_place_in_it() -> None:
+    hunk = "@@ -{0},3 +{0},3 @@ def name_{0}():\n \n-    return old_{0}(file_{1})\n+    return new_{0}(file_{1})\n "
+    diff = "\n".join(
+        f"diff --git a/src/file_{n}.py b/src/file_{n}.py\nindex 81f0{n:04} 100644\n--- a/src/file_{n}.py\n"
+        f"+++ b/src/file_{n}.py\n" + "\n".join(hunk.format(at, n) for at in (100, 200, 300))
+        for n in range(60)
+    )
+    file = place = ""
+    for line in kept(diff):
+        if line.startswith("diff"):
+            file = line.rpartition("_")[2].removesuffix(".py")
+        place = line.split(",")[0][4:] if line.startswith("@@") else place
+        if line.startswith(("-    ", "+    ")):
+            assert f"_{place}(file_{file})" in line

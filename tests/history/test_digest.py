@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.chat import Message
 from proxy.history.digest import LineRank, block, choose, lines
 from proxy.history.pins import PinnedLine, Plan
-from proxy.history.reading import ends, read, shortened
+from proxy.history.reading import ends, read, sentences, shortened
 from tests.talk import assistant, calls, result, system, user
 
 
@@ -413,6 +413,17 @@ def test_result_that_its_client_marks_as_failed_has_failed_in_whatever_words(tex
     made = Message({"role": "tool", "tool_call_id": "t1", "content": text})
     assert read(made.with_changes(is_error=True)).failure == failure
     assert read(made.with_changes(is_error=False)).failure == read(made).failure
+
+
+def test_an_abbreviation_ends_no_sentence_of_an_answer() -> None:
+    notice = (
+        "We move on 14 May, as you know by now. " * 5 + "Dr. Jansen stands in, tel. 0221 5550147. That is all. " * 2
+    )
+    shown = digest(*exchange("Write the notice.", notice))
+    assert "Dr. Jansen stands in, tel. 0221 5550147." in shown[1]
+    assert list(sentences("See no. 5 of Mr. Xu. Use SSH. Done then. 3 of 5.")) == [
+        "See no. 5 of Mr. Xu.", "Use SSH.", "Done then.", "3 of 5.",
+    ]  # fmt: skip
 
 
 def test_system_message_stands_at_its_place_and_a_carried_one_is_only_named() -> None:

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from proxy.context import Context
 from proxy.text import arrays
-from proxy.text.bm25 import Fits, Index, fits
+from proxy.text.bm25 import Fits, Index
 from proxy.text.tables import lines
 
 _WORDS, _MEANING = 1.0, 0.03
@@ -74,4 +74,4 @@ def _anybody() -> tuple[str, ...]:
 
 
 def _by_words(terms: Sequence[Index]) -> Spread:
-    return spread([float(fits(each, terms).scores.max(initial=0.0)) for each in _anybody()], _WORDS)
+    return spread([float(Fits(each, terms).scores.max(initial=0.0)) for each in _anybody()], _WORDS)

@@ -21,7 +21,7 @@ from proxy.context import Context
 from proxy.history.reading import only_asks
 from proxy.text import arrays
 from proxy.text.arrays import Array
-from proxy.text.bm25 import Fits, Index, fits, index, joined, query_terms, terms
+from proxy.text.bm25 import Fits, Index, index, joined, query_terms, terms
 from proxy.text.fold import UNSPACED
 from proxy.text.small_talk import asks_nothing
 
@@ -142,7 +142,7 @@ class HistorySearch:
         sizes = _text_sizes(self._gone, numpy.array(await self._ctx.tokens.sizes(self._gone), int))
         there = await self._read()
         candidates = there.candidates(sizes)
-        words = fits(_spaced(question), there.terms)
+        words = Fits(_spaced(question), there.terms)
         meaning = await self._meaning(question, there, candidates.are_user, words.scores, wait)
         is_known = ~numpy.isnan(meaning)
         floor = (
@@ -392,7 +392,7 @@ class _SearchedMessages(NamedTuple):
 
     def _having(self, name: str, term: str) -> Sequence[int]:
         """Return the first passages that have a name, of those with a term of it."""
-        words = fits(term, self.terms)
+        words = Fits(term, self.terms)
         places = arrays.numpy().flatnonzero(words.terms >= max(1, words.wanted)).tolist()
         having = (at for at in places if _is_named(name.casefold(), _spaced(self.texts[at]).casefold()))
         return [*islice(having, _PICKS + 1)]

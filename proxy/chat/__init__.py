@@ -192,6 +192,14 @@ class Message(JsonObject):
         copied._made_of = original
         return copied
 
+    @property
+    def is_marked(self) -> bool:
+        """True if the client marked it for a provider's cache, as it marks others in its next request."""
+        if self.made_of is not None:
+            return self.made_of.is_marked
+        raw = (self.source or self)._raw or b""
+        return self.derive("marked", lambda: b'"cache_control"' in raw or b'"prompt_cache_breakpoint"' in raw)
+
     def in_place_of(self, other: "Message") -> None:
         """Let the message know that it stands in the place of another one."""
         if other is not self:

@@ -15,7 +15,7 @@ State = TypeVar("State")
 _SHORT = 8
 """Conversations of fewer messages are worked out anew."""
 _ANSWERS = 3
-"""Assistant messages at the end, with what stands between them, that a step may still give another form."""
+"""Assistant messages at the end before which no message is looked at for marks."""
 _SEARCHED = 256
 """Messages in which they are looked for."""
 _FORMS = 16
@@ -143,11 +143,18 @@ class Folds:
 
 
 def _settled(messages: Sequence[Any]) -> int:
-    """Count the messages before the last few assistant messages; all of them if none is the assistant's."""
-    remaining = _ANSWERS
+    """Count the messages before the last assistant message; all of them if none is the assistant's.
+
+    Clients move their marks for a provider's cache with each request: no marked message near the end is counted.
+    """
+    answers, settled = 0, None
     for place in range(len(messages) - 1, max(0, len(messages) - _SEARCHED), -1):
-        if messages[place].get("role") == "assistant":
-            remaining -= 1
-            if not remaining:
-                return place
-    return len(messages) if remaining == _ANSWERS else 0
+        message = messages[place]
+        if message.is_marked:
+            settled = None
+        if message.get("role") == "assistant":
+            settled = place if settled is None else settled
+            answers += 1
+            if answers == _ANSWERS:
+                break
+    return len(messages) if not answers else settled or 0

@@ -235,6 +235,11 @@ class Body:
             raise BadRequest("the body names a field twice", code="invalid_json")
         return fields
 
+    @property
+    def unread(self) -> int:
+        """The bytes that `parse` makes values of, about: an earlier body had the others."""
+        return len(self._read if self._begun and self._begun.is_parsed else self.raw)
+
     def _check_size(self) -> int:
         """Return the most values that a large body holds. Raise `BadRequest` where these are too many."""
         if len(self.raw) <= SMALL:

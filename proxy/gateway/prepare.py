@@ -368,7 +368,7 @@ class Preparation:
                 digest(sent.messages)
             return sent, identify(asked.headers, sent, tenant)
 
-        return await do_sized(_PARSING * len(body.raw), read)
+        return await do_sized(len(body.raw) + _PARSING * body.unread, read)
 
     async def rewrite(self, body: Body, route: Route, chosen: Chosen, asked: Asked, *, sends: bool = True) -> Rewritten:
         """Run the steps over a body. Raises `BadRequest` for one that is none.

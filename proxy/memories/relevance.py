@@ -14,7 +14,7 @@ from typing import NamedTuple
 from proxy.state.cache import Cache
 from proxy.text import arrays
 from proxy.text.arrays import Array
-from proxy.text.bm25 import Index, fits, index
+from proxy.text.bm25 import Fits, Index, index
 from proxy.text.tables import lines
 from proxy.vectors.embedding import ComparedTexts, EmbeddingService, shared
 from proxy.vectors.packing import pairs
@@ -93,7 +93,7 @@ class MemoryRelevance:
 
 def _scored(question: str, known: _Compared, near: Array | None, asked: Array | None) -> list[float]:
     """Return the scores of memories, by their cosines to a question, and by those that the examples' have to it."""
-    numpy, shares = arrays.numpy(), fits(question, [known.words]).shares
+    numpy, shares = arrays.numpy(), Fits(question, [known.words]).shares
     scores = numpy.where(shares > 0, _curve(shares, *_BY_WORDS), 0.0)
     if near is not None and asked is not None and known.floors is not None and known.examples is not None:
         highest = numpy.sort(known.floors, axis=1)[:, -_NEAREST:].mean(axis=1)

@@ -4,7 +4,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from sys import intern
 from typing import NamedTuple
@@ -91,55 +91,58 @@ def joined(indexes: Iterable[Index]) -> Index:
     return Index(tuple(lengths), postings)
 
 
-class Fits(NamedTuple):
-    """The relevance of texts for a query: arrays with a value for each text."""
+class Fits:
+    """The relevance of texts for a query: arrays with a value for each text, worked out when they are asked for."""
 
-    scores: Array
-    """BM25 scores, comparable within one query."""
-    shares: Array
-    """Share of the query's terms in the text, from 0 to 1, weighted by rarity."""
-    terms: Array
-    telling: Array
-    """Number of the query's terms in the text that few texts contain, without short numbers."""
-    wanted: int
+    def __init__(self, query: str, indexes: Sequence[Index]) -> None:
+        """Look for the query's terms in the texts of some indexes, in the order of the indexes and of their texts."""
+        numpy = arrays.numpy()
+        self._lengths = [length for each in indexes for length in each.lengths]
+        self._query, self._texts = query_terms(query), len(self._lengths)
+        self.wanted = len(self._query)
+        matches: list[tuple[int, array[int], int]] = []  # a term's number, its posting, and the place of its first text
+        begin = 0
+        for each in indexes:
+            postings = [(number, each.postings.get(term)) for number, term in enumerate(self._query)]
+            matches += [(number, posting, begin) for number, posting in postings if posting is not None]
+            begin += len(each.lengths)
+        sizes = numpy.array([len(posting) // 2 for _, posting, _ in matches], int)
+        pairs = numpy.frombuffer(b"".join([posting for _, posting, _ in matches]), _KIND).reshape(-1, 2)
+        of_term = numpy.array([number for number, _, _ in matches], int)
+        self._places = pairs[:, 0] + numpy.array([begin for _, _, begin in matches], int).repeat(sizes)
+        self._counts, self._of_pair = pairs[:, 1], of_term.repeat(sizes)
+        self._having = numpy.bincount(of_term, sizes, self.wanted)
+        self._rarity = numpy.log(1 + (self._texts - self._having + 0.5) / (self._having + 0.5))
 
+    def _summed(self, weights: Array) -> Array:
+        return arrays.numpy().bincount(self._places, weights, self._texts)
 
-def fits(query: str, indexes: Sequence[Index]) -> Fits:
-    """Return the relevance of each text for a query, in the order of the indexes and of their texts."""
-    numpy = arrays.numpy()
-    lengths = numpy.array([length for each in indexes for length in each.lengths], float)
-    texts, terms = len(lengths), query_terms(query)
-    postings: list[array[int]] = []
-    begins: list[int] = []  # for each posting, the place of the first text of its index
-    numbers: list[int] = []  # for each posting, the number of its term in the query
-    begin = 0
-    for each in indexes:
-        for number, term in enumerate(terms):
-            posting = each.postings.get(term)
-            if posting is not None:
-                postings.append(posting)
-                begins.append(begin)
-                numbers.append(number)
-        begin += len(each.lengths)
-    sizes = numpy.array([len(posting) // 2 for posting in postings], int)
-    pairs = numpy.frombuffer(b"".join(postings), _KIND).reshape(-1, 2)
-    places, counts = pairs[:, 0] + numpy.array(begins, int).repeat(sizes), pairs[:, 1]
-    of_term = numpy.array(numbers, int)
-    having = numpy.bincount(of_term, sizes, len(terms))
-    rarity = numpy.log(1 + (texts - having + 0.5) / (having + 0.5))
-    is_rare = (having <= texts * _COMMON) | (texts < _FEW)
-    is_telling = is_rare & numpy.array([not (term.isdecimal() and len(term) < _DIGITS) for term in terms], bool)
-    mean = float(lengths.mean()) if texts else 0.0
-    norms = K1 * (1 - B + B * lengths / (mean or 1.0))
-    rarities = rarity[of_term].repeat(sizes)
-    weights = rarities * (K1 + 1) * counts / (counts + norms[places])
-    return Fits(
-        numpy.bincount(places, weights, texts),
-        numpy.bincount(places, rarities, texts) / (rarity.sum() or 1.0),
-        numpy.bincount(places, minlength=texts),
-        numpy.bincount(places[is_telling[of_term].repeat(sizes)], minlength=texts),
-        len(terms),
-    )
+    @cached_property
+    def scores(self) -> Array:
+        """BM25 scores, comparable within one query."""
+        lengths = arrays.numpy().array(self._lengths, float)
+        mean = float(lengths.mean()) if self._texts else 0.0
+        norms = K1 * (1 - B + B * lengths / (mean or 1.0))
+        weights = self._rarity[self._of_pair] * (K1 + 1) * self._counts / (self._counts + norms[self._places])
+        return self._summed(weights)
+
+    @cached_property
+    def shares(self) -> Array:
+        """Share of the query's terms in the text, from 0 to 1, weighted by rarity."""
+        return self._summed(self._rarity[self._of_pair]) / (self._rarity.sum() or 1.0)
+
+    @cached_property
+    def terms(self) -> Array:
+        """Number of the query's terms in the text."""
+        return arrays.numpy().bincount(self._places, minlength=self._texts)
+
+    @cached_property
+    def telling(self) -> Array:
+        """Number of the query's terms in the text that few texts contain, without short numbers."""
+        numpy = arrays.numpy()
+        is_rare = (self._having <= self._texts * _COMMON) | (self._texts < _FEW)
+        is_long = numpy.array([not (term.isdecimal() and len(term) < _DIGITS) for term in self._query], bool)
+        return numpy.bincount(self._places[(is_rare & is_long)[self._of_pair]], minlength=self._texts)
 
 
 def query_terms(query: str) -> list[str]:
@@ -154,7 +157,7 @@ def query_terms(query: str) -> list[str]:
 
 def scores_of(query: str, texts: Index) -> list[float]:
     """Return the BM25 score of each text, 0.0 for a text without any term of the query."""
-    scores: list[float] = fits(query, [texts]).scores.tolist()
+    scores: list[float] = Fits(query, [texts]).scores.tolist()
     return scores
 
 

@@ -1,6 +1,5 @@
 """The client's tools that a conversation is offered: found for its last moment, and remembered for all of them."""
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -184,8 +183,9 @@ class OfferFinder:
         settled: Sequence[str | None],
     ) -> tuple[Chosen, bool]:
         """Return the choice at the last moment, and whether all vectors were there; earlier ones may be `settled`."""
-        spread, wants = await asyncio.gather(
-            noise(pool, self._ctx, self._wishes.wait), together([self._want(pool, moment) for moment in walked])
+        wanted = [self._want(pool, moment) for moment in walked]
+        spread, *wants = await together(
+            [noise(pool, self._ctx, self._wishes.wait), *wanted], self._ctx.services.embedder
         )
         limits = replace(limits, noise=math.inf if spread is None else spread)
         message_sizes = await self._ctx.tokens.sizes(self._ctx.incoming.messages)
@@ -207,8 +207,8 @@ class OfferFinder:
             return known
         # a short message is about no section that only the words before it are about: it keeps those that stand
         queries = moment.queries[:1] if self._kind is Standing else moment.queries
-        asked = together([relevance(query, pool, ctx, wait) for query in queries])
-        near, relevances = await asyncio.gather(self._floor(queries[0]), asked)
+        asked = [relevance(query, pool, ctx, wait) for query in queries]
+        near, *relevances = await together([self._floor(queries[0]), *asked], embedder)
         is_complete = near is not None and all(each.is_complete for each in relevances)
         want = _wanted(relevances, (near or 0.0) - _NEARLY)._replace(is_complete=is_complete)
         if is_complete:

@@ -11,18 +11,16 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from proxy.chat import JsonObject, Tool
 from proxy.chat import raws as all_raws
-from proxy.context import Context
+from proxy.context import Context, Embedder
 from proxy.text import arrays
 from proxy.text.arrays import Array
-from proxy.text.bm25 import Index, ends, fits, index
+from proxy.text.bm25 import Fits, Index, ends, index
 from proxy.text.language import english
 from proxy.text.tables import lines
-
-T = TypeVar("T")
 
 NOTHING = 0.28
 """A tool with a lower score is not about the query."""
@@ -82,18 +80,19 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     query = ends(query, LONGEST)
     gloss = english(query)
     asked = [query] if gloss is None else [query, gloss]
-    by_meaning = await together([_by_meaning(each, pool, ctx, wait) for each in asked])
     size = EACH * len(pool.words.lengths)
     numpy = arrays.numpy()
 
     def by_words() -> Array:
-        return numpy.maximum.reduce([fits(each, [pool.words]).shares for each in asked])
+        return numpy.maximum.reduce([Fits(each, [pool.words]).shares for each in asked])
 
     shares = await ctx.once.of_key(("tool words", pool.digest, query), size, by_words)
+    if (embedder := ctx.services.embedder) is None:
+        return Relevance(_with_groups((_ALONE * shares).tolist(), pool.groups), is_complete=True, has_meaning=False)
+    by_meaning = await together([_by_meaning(each, pool, embedder, wait) for each in asked], embedder)
     cosines, is_known = numpy.fmax.reduce(by_meaning), ~numpy.isnan(by_meaning)
-    is_complete = ctx.services.embedder is None or bool(is_known.all())
     scores = numpy.where(is_known.any(axis=0), numpy.maximum(0.0, cosines) + _WORDS * shares, _ALONE * shares)
-    return Relevance(_with_groups(scores.tolist(), pool.groups), is_complete, has_meaning=bool(is_known.any()))
+    return Relevance(_with_groups(scores.tolist(), pool.groups), bool(is_known.all()), bool(is_known.any()))
 
 
 async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
@@ -107,18 +106,17 @@ async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
     return known
 
 
-async def together(work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
-    """Return what each gives, worked out at the same time. One alone needs no task of its own."""
-    return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
+async def together(work: Sequence[Coroutine[Any, Any, Any]], embedder: Embedder | None) -> Sequence[Any]:
+    """Return what each gives, worked out at the same time if vectors are waited for; else none needs a task."""
+    return [await each for each in work] if embedder is None or len(work) == 1 else await asyncio.gather(*work)
 
 
-async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Array:
+async def _by_meaning(query: str, pool: Pool, embedder: Embedder, wait: float) -> Array:
     """Return the cosine of each tool's nearest text; not a number where none has a vector."""
     numpy = arrays.numpy()
     cosines = numpy.full(len(pool.words.lengths), numpy.nan)
-    if ctx.services.embedder is not None:
-        near = await ctx.services.embedder.similarities(query, pool.texts, wait=wait)
-        numpy.fmax.at(cosines, numpy.array(pool.owners, int), numpy.array(near, float))
+    near = await embedder.similarities(query, pool.texts, wait=wait)
+    numpy.fmax.at(cosines, numpy.array(pool.owners, int), numpy.array(near, float))
     return cosines
 
 

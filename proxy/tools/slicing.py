@@ -17,7 +17,7 @@ from proxy.chat.attachments import described
 from proxy.chat.blocks import escaped
 from proxy.compaction.calls import arguments_of, callers
 from proxy.compaction.pieces import LONGEST_LINE, packed
-from proxy.text.bm25 import fits, index, scores_of
+from proxy.text.bm25 import Fits, index, scores_of
 
 READ = 8 * 2**20
 """Characters of one content that are read; what is behind them is only to be had as a whole."""
@@ -75,7 +75,7 @@ def origins(messages: Sequence[Message], handle: Callable[[str], str]) -> dict[s
 def best_passages(contents: Sequence[tuple[str, str]], query: str, origins: Mapping[str, str]) -> list[FoundPassage]:
     """Return the passages that fit a query best; the words of a content's origin count, as in `needle in big0`."""
     known = [origins.get(handle, "") for handle, _ in contents]
-    shares: list[float] = fits(query, [index(known)]).shares.tolist()
+    shares: list[float] = Fits(query, [index(known)]).shares.tolist()
     passages: list[FoundPassage] = []
     weights: list[float] = []
     firsts: set[int] = set()

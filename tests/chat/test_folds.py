@@ -144,3 +144,27 @@ async def test_tenants_and_names_share_nothing() -> None:
     assert service.forget("other") > 0
     await find_in_each(Folds(), service.bind(Identity("t")), "n", marks, WHOLE)
     assert len(marks.looked) == 3 * len(WHOLE)
+
+
+def test_marks_that_move_with_each_request_cost_no_messages_that_stand_far_before_them() -> None:
+    def asked(steps: int, marks: int) -> tuple[Message, ...]:
+        talk = [said(ROLES[1 + n % 2], str(n)) for n in range(2 * steps)]
+        for place in range(len(talk) - 1, -1, -2)[:marks]:
+            raw = b'{"role":"tool","content":[{"type":"text","text":"%d","cache_control":{}}]}' % place
+            talk[place] = Message({"role": "tool", "content": str(place)}, raw)
+        return tuple(known.setdefault(each.raw, each) for each in talk)
+
+    known: dict[bytes, Message] = {}
+    for marks, most in ((0, 4), (1, 6), (2, 8)):
+        folds, read = Folds(), list[int]()
+
+        def noting(before: int, messages: Sequence[Message], read: list[int] = read) -> int:
+            read[-1] += len(messages)
+            return before + len(messages)
+
+        for steps in range(10, 20):
+            read.append(0)
+            folds = folds.begin()
+            assert folds.of(asked(steps, marks)).fold("count", 0, noting) == 2 * steps
+        assert read[0] == 20
+        assert max(read[1:]) <= most

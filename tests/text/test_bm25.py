@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.bm25 import fits, index, joined, query_terms, scores_of, terms
+from proxy.text.bm25 import Fits, index, joined, query_terms, scores_of, terms
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_a_very_long_query_has_its_longest_terms_and_a_common_one_is_not_telling
     assert max(scores) == scores[1] > 0
     assert sum(score > 0 for score in scores) < 3
     texts = index([*(f"the last bus goes at night, stop {n}" for n in range(19)), "Platform nine, at night"])
-    assert not fits("Say good night in Japanese", [texts]).telling.any()
-    assert fits("Which platform at night?", [texts]).telling.tolist() == [0] * 19 + [1]
+    assert not Fits("Say good night in Japanese", [texts]).telling.any()
+    assert Fits("Which platform at night?", [texts]).telling.tolist() == [0] * 19 + [1]
 
 
 @given(st.lists(st.lists(st.text(max_size=40), max_size=4), max_size=4), st.text(max_size=40))
 def test_fits_do_not_depend_on_the_partition_into_indexes(groups: list[list[str]], query: str) -> None:
-    whole = fits(query, [index(text for each in groups for text in each)])
-    parted = fits(query, [index(each) for each in groups])
+    whole = Fits(query, [index(text for each in groups for text in each)])
+    parted = Fits(query, [index(each) for each in groups])
     assert parted.scores == pytest.approx(whole.scores)
     assert parted.shares == pytest.approx(whole.shares)
     assert (parted.terms.tolist(), parted.telling.tolist()) == (whole.terms.tolist(), whole.telling.tolist())

@@ -8,7 +8,7 @@ from policies.recall_history.chance import above_chance, spread
 from proxy.context import Identity
 from proxy.state.cache import OnceService
 from proxy.testing import context
-from proxy.text.bm25 import fits, index
+from proxy.text.bm25 import Fits, index
 from tests.services import ToldEmbedder
 
 TEXTS = (
@@ -33,7 +33,7 @@ class Any(ToldEmbedder):
 async def above(question: str, nearest: float, embedder: Any) -> float:
     ctx = context(once=ONCE.bind(Identity("t")), embedder=embedder)
     terms = index(TEXTS)
-    return await above_chance(fits(question, [terms]), nearest, embedder.middle, TEXTS, (terms,), ctx)
+    return await above_chance(Fits(question, [terms]), nearest, embedder.middle, TEXTS, (terms,), ctx)
 
 
 ONCE = OnceService()

@@ -74,7 +74,8 @@ class ServerConnection(asyncio.Protocol):
         self._is_idle = self._is_given_up = self._is_secure = False
         self._arriving: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
-        self._waiting = self._head = self._arrived = self._acknowledged = self._unsent = self._size = 0
+        self._waiting = self._head = self._arrived = self._unsent = self._size = 0
+        self._acknowledged = 1  # the first packet
         self._has_head = self._is_over = True
         self._keeps = self._is_paused = self._has_begun = self._lacks_body = False
         self._fault: ConnectionError | TimeoutError | None = None
@@ -90,8 +91,10 @@ class ServerConnection(asyncio.Protocol):
         if self.transport.is_closing():
             raise BrokeOff(None, has_begun=False, was_received=False)
         self._has_head = self._is_over = self._keeps = self._has_begun = self._is_idle = False
+        # without TLS these are the bytes of all requests before, for which the system is not asked
+        sent = (self._count_acknowledged() or 0) if self._is_secure else self._acknowledged + self._size
+        self._lacks_body, self._acknowledged = method == "HEAD", sent
         self._head, self._arrived, self._size = 0, 0, len(head) + len(body or b"")
-        self._lacks_body, self._acknowledged = method == "HEAD", self._count_acknowledged() or 0
         if body:
             self.transport.writelines((head, body))
         else:

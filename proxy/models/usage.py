@@ -282,8 +282,9 @@ def _read(answer: Mapping[str, Any]) -> Usage:
         modalities=tuple(
             (f"{kind}.{side}_tokens", count)
             for side, part in (("input", details), ("output", spent))
+            if part
             for kind in _MODALITIES
-            if part and (count := _count(part.get(f"{kind}_tokens")))
+            if (count := _count(part.get(f"{kind}_tokens")))
         ),
     )
 

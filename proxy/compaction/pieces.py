@@ -3,7 +3,9 @@
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 WIDE = 400
 """A line of more characters is taken apart."""
@@ -72,6 +74,11 @@ def packed(sizes: Sequence[int], most: int, count: int = sys.maxsize) -> Iterato
         total += size
     if sizes:
         yield start, len(sizes)
+
+
+def sampled(items: Sequence[T], most: int) -> Sequence[T]:
+    """Return some of many items, in steps that grow, which no period of the items has."""
+    return items if len(items) <= most else [items[len(items) * at * at // most**2] for at in range(most)]
 
 
 def gap(note: str, known: str = "") -> str:

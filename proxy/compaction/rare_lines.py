@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from proxy.compaction.pieces import TextLine
+from proxy.compaction.pieces import TextLine, sampled
 from proxy.text.tables import lines as table_lines
 
 Kind = tuple[int, str]
@@ -20,7 +20,6 @@ _START = 300
 _SAMPLED_ROWS = 100
 _COLUMNS = 8
 _CELL = re.compile(r'"(?:[^"\\]|\\.){0,200}"|[^\t;|,<>]+')
-_PAIR = re.compile(r"\"?([^\d\W][\w .-]{0,40}?)\"?\s*[:=]\s*(\S.{0,60})$|<([\w.:-]{1,40})[^<>]{0,100}>([^<>]{1,60})</")
 _FIRST_WORD = re.compile(r"[^\W\d_]\w*")
 _DIGITS = re.compile(r"[0-9][0-9a-fA-F.:,-]*")
 
@@ -63,16 +62,12 @@ def _rare(column: Mapping[int, str]) -> Iterator[list[int]]:
 
 
 def _columns(lines: Sequence[TextLine], texts: Sequence[str], kinds: Sequence[Kind]) -> Iterator[Mapping[int, str]]:
-    """Yield columns whose values may be states: of cells, of words, also behind one first word, and of keys."""
+    """Yield columns whose values may be states: of cells, and of words, also behind one first word."""
     levels: dict[int, list[int]] = {}
     named: dict[Kind, list[int]] = {}
-    keyed: dict[tuple[int, str], dict[int, str]] = {}
-    for row, (line, text, kind) in enumerate(zip(lines, texts, kinds, strict=True)):
+    for row, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
         levels.setdefault(line.depth, []).append(row)
         named.setdefault(kind, []).append(row)
-        pair = _PAIR.match(text.lstrip()) if ":" in text or "=" in text or "<" in text else None
-        if pair is not None:
-            keyed.setdefault((line.depth, pair[1] or pair[3]), {})[row] = pair[2] or pair[4]
     for rows in levels.values():
         if len(rows) >= MANY_ROWS:
             yield from _states(rows, lambda row: lines[row].cells or _CELL.findall(texts[row]), even=True)
@@ -84,17 +79,14 @@ def _columns(lines: Sequence[TextLine], texts: Sequence[str], kinds: Sequence[Ki
     for (depth, _), rows in named.items():
         if MANY_ROWS <= len(rows) < len(levels[depth]):
             yield from _states(rows, lambda row: texts[row].split(None, _COLUMNS))
-    yield from (column for column in keyed.values() if len(column) >= MANY_ROWS)
 
 
 def _states(
     rows: Sequence[int], cells: Callable[[int], Sequence[str]], *, even: bool = False
 ) -> Iterator[Mapping[int, str]]:
     """Yield the columns with few different values in a sample of the rows; if `even`, of rows of the usual length."""
-    # in steps that grow, which no period of the rows has
-    few = [rows[len(rows) * at * at // _SAMPLED_ROWS**2] for at in range(_SAMPLED_ROWS)]
-    is_few = len(rows) <= _SAMPLED_ROWS
-    sample = [cells(row) for row in (rows if is_few else few)]
+    few = sampled(rows, _SAMPLED_ROWS)
+    sample = [cells(row) for row in few]
     usual, count = Counter(map(len, sample)).most_common(1)[0]
     if even and (usual < 2 or count < len(sample) // 2):
         return
@@ -103,7 +95,7 @@ def _states(
     columns: dict[int, dict[int, str]] = {place: {} for place, count in enumerate(kinds) if 0 < count <= _STATES}
     if not columns:
         return
-    for row, row_cells in zip(rows, sample if is_few else map(cells, rows), strict=True):
+    for row, row_cells in zip(rows, sample if few is rows else map(cells, rows), strict=True):
         for place, column in columns.items() if not even or len(row_cells) == usual else ():
             if len(row_cells) > place:
                 column[row] = row_cells[place].strip()

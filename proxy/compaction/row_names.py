@@ -7,7 +7,8 @@ from functools import cache, partial
 from proxy.compaction.cut_json import json_value
 from proxy.compaction.envelopes import unwrapped
 from proxy.compaction.identifiers import is_identifier
-from proxy.compaction.pieces import depth_of
+from proxy.compaction.pieces import depth_of, sampled
+from proxy.compaction.rare_lines import MANY_ROWS
 
 _HITS, _HITS_BELOW = 0.8, 0.5
 """The part of a form that the places of all hits of a search may take, and where they stand below other lines."""
@@ -16,7 +17,6 @@ _FEWEST_HITS = 1 / 6
 _LONGEST_NAME = 60
 _DIFFERENT = 0.7
 """Of the rows of a table so many have a name that no other has."""
-_ROWS = 20
 _FEW = 60
 """Rows that are looked at to find what names them."""
 _START = 300
@@ -38,14 +38,7 @@ Namer = Callable[[Iterable[str]], str]
 def names_files(text: str) -> bool:
     """Return True for a result about several files: JSON, hits of a search, or a listing."""
     text = unwrapped(text, squeeze=False)
-    return json_value(text) is not None or _are_hits([*map(_hit, _sample(text.split("\n")))])
-
-
-def _sample(texts: Sequence[str]) -> Sequence[str]:
-    """Return some of many texts, in steps that grow, which no period of the texts has."""
-    if len(texts) <= _FEW:
-        return texts
-    return [texts[len(texts) * at * at // _FEW**2] for at in range(_FEW)]
+    return json_value(text) is not None or _are_hits([*map(_hit, sampled(text.split("\n"), _FEW))])
 
 
 def _are_hits(hits: Sequence[tuple[str, str] | None]) -> bool:
@@ -55,7 +48,7 @@ def _are_hits(hits: Sequence[tuple[str, str] | None]) -> bool:
 
 def namers(texts: Sequence[str]) -> tuple[Namer | None, Namer | None, float]:
     """Return what names rows: their places in files, those without numbers, and the room for all; or else a cell."""
-    sample = _sample(texts) if len(texts) >= _ROWS else ()
+    sample = sampled(texts, _FEW) if len(texts) >= MANY_ROWS else ()
     hit = cache(_hit)
     hits = [*map(hit, sample)]
     if sample and _are_hits(hits):

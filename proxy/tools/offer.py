@@ -15,7 +15,7 @@ from proxy.economics import may_be_cached
 from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
 from proxy.tools.ranking import EACH, LONGEST, Pool, Relevance, matches, noise, pooled, raws_of, relevance, together
-from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments, request_ends
+from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments
 
 _MANY = 16
 """Fewer tools are left in whatever order they come."""
@@ -189,9 +189,9 @@ class OfferFinder:
         )
         limits = replace(limits, noise=math.inf if spread is None else spread)
         message_sizes = await self._ctx.tokens.sizes(self._ctx.incoming.messages)
-        offer = self._kind(limits, request_ends(self._ctx.incoming), message_sizes, pinned)
+        offer = self._kind(limits, message_sizes, pinned)
         for moment, want, known in zip_longest(walked, wants, settled):
-            offer.decide(moment.end, want, self._places(moment.called), None if known is None else _read(known))
+            offer.decide(moment, want, self._places(moment.called), None if known is None else _read(known))
         last = wants[-1]
         if last.scores is not None:
             self.how = "by their words" if last.clear is None else "by words and meaning"

@@ -30,8 +30,6 @@ _SURE = 0.985
 offered where some stand out, many where none does, as for requests in a language that the model does not know."""
 _REQUESTS, _GROWTH = 11, 150
 """For how many requests a conversation is expected to go on, when it begins, and by how many tokens each."""
-_SPENT = 7 / 8
-"""The part of what was saved that a change may cost: counts are estimates, and a conversation may end right behind."""
 _WORTH = 0.9
 """The part of the definitions that is left at most where tools are left out: less is not worth a search."""
 _ABOUT = 0.25
@@ -52,6 +50,10 @@ class Moment(NamedTuple):
     """Stands for these messages, the same in every process."""
     called: frozenset[str]
     """The names of the tools that were called in them."""
+    requests: int
+    """The number of requests before it."""
+    sent: int
+    """The number of messages that the last of them had."""
     is_idle: bool = False
     """True if it is small talk, and no answer to a question."""
 
@@ -102,8 +104,10 @@ class _SoFar(NamedTuple):
 
     end: int = 0
     prefix: bytes = b""
-    answers: tuple[int, ...] = ()
-    """The places of the answers, each of which followed a request."""
+    requests: int = 0
+    """The number of answers, each of which followed a request."""
+    sent: int = 0
+    """The number of messages that the last of these requests had."""
     moments: tuple[Moment, ...] = ()
     called: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
@@ -118,101 +122,77 @@ class _SoFar(NamedTuple):
         is_short = self.last and len(text) <= _SHORT
         queries = (text, f"{self.last[-_BEFORE:]}\n{text}") if is_short else (text,)
         is_idle = is_small_talk(text) and "?" not in self.last
-        moment = Moment(self.end, queries, self.prefix, self.called, is_idle)
+        moment = Moment(self.end, queries, self.prefix, self.called, self.requests, self.sent, is_idle)
         return self._replace(moments=(*self.moments, moment), words=())
 
 
 def moments(request: ChatRequest) -> Sequence[Moment]:
     """Return the requests that came with words of the user's."""
-    return _so_far(request).ended().moments
+    return request.form.fold("requests", _SoFar(), _walked).ended().moments
 
 
-def request_ends(request: ChatRequest) -> Sequence[int]:
-    """Return how many messages each request had: every answer followed one, and the last has all."""
-    return (*_so_far(request).answers, len(request.messages))
-
-
-def _so_far(request: ChatRequest) -> _SoFar:
-    return request.form.fold("requests", _SoFar(), _walked)
-
-
-def _walked(before: _SoFar, messages: Sequence[Message]) -> _SoFar:
-    here, answers = before, list(before.answers)
+def _walked(here: _SoFar, messages: Sequence[Message]) -> _SoFar:
     for message in messages:
         role = message.get("role")
         if role == "assistant":
-            if here.end:
-                answers.append(here.end)
             here = here.ended()
             here = here._replace(called=here.called.union(message.called_tools), last=message.text or here.last)
+            here = here._replace(requests=here.requests + 1, sent=here.end) if here.end else here
         elif role == "user" and (text := message.text).strip():
             here = here._replace(words=(*here.words, text))
         prefix = blake2b(here.prefix + digest(message), digest_size=16).digest()
         here = here._replace(end=here.end + 1, prefix=prefix)
-    return here._replace(answers=tuple(answers))
-
-
-class _Request(NamedTuple):
-    end: int
-    """The number of its messages."""
-    tools: tuple[int, ...] | None
-    """None for all."""
+    return here
 
 
 class Offer:
     """The set as it stands while a conversation is walked through."""
 
-    def __init__(
-        self, limits: OfferLimits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
-    ) -> None:
-        """Begin a walk. `ends` are the counts of messages of the requests; `pinned` tools are always offered."""
+    def __init__(self, limits: OfferLimits, message_sizes: Sequence[int], pinned: Collection[int]) -> None:
+        """Begin a walk; `pinned` tools are always offered."""
         self._limits = limits
-        self._waiting = [*reversed(ends)]
         self._talk = [*accumulate(message_sizes, initial=0)]
         self._pinned = frozenset(pinned)
         self._all = sum(limits.sizes)
-        self._blocks: dict[tuple[int, ...], int] = {}
         self._wants = [0.0] * len(limits.sizes)
-        self._requests: list[_Request] = []
+        self._saved, self._requests = 0.0, 0
         self._has_begun = self._is_declined = False
         self.chosen: tuple[int, ...] | None = None
         """The tools, the most wanted first; None where all are offered."""
 
-    def decide(self, end: int, want: Want, called: Collection[int], settled: tuple[int, ...] | None) -> None:
+    def decide(self, moment: Moment, want: Want, called: Collection[int], settled: tuple[int, ...] | None) -> None:
         """Choose, or change what was chosen, at a moment.
 
         `called` are the tools that were called before it, `settled` those that were chosen then, if that is known.
         """
-        while self._waiting and self._waiting[-1] <= end:
-            between = self._waiting.pop()
-            if between < end:
-                self._requests.append(_Request(between, self.chosen))
+        sent = self._talk[moment.sent]  # as large as the requests since the last moment, about
+        self._saved += (moment.requests - self._requests) * self._gain(self.chosen, sent, sent)
         is_clear = want.scores is not None and max(want.scores, default=0.0) >= NOTHING
         if want.scores is not None and (is_clear or not self._has_begun):
             self._wants = [max(now, _FADES * then) for now, then in zip(want.scores, self._wants, strict=True)]
         if settled is None and self._has_begun:
-            settled = self._changed(end, want, called) if is_clear else self.chosen
+            settled = self._changed(moment, want, called) if is_clear else self.chosen
         elif settled is None and not self._is_declined:
-            settled = self._begun(end, want)
+            settled = self._begun(moment, want)
             self._is_declined = settled is None and not (want.scores is None and self._limits.idle_has_all)
         if settled is not None and settled != self.chosen:
             self._has_begun = self._has_begun or want.scores is not None
-        self._requests.append(_Request(end, settled))
-        self.chosen = settled
+        self._saved += self._gain(settled, sent, self._talk[moment.end])
+        self._requests, self.chosen = moment.requests + 1, settled
 
-    def _begun(self, end: int, want: Want) -> tuple[int, ...] | None:
+    def _begun(self, moment: Moment, want: Want) -> tuple[int, ...] | None:
         """Return the first set of a conversation; that of small talk may have gone before. None for all."""
         if want.scores is None:
             idle = self._filled(self._pinned, ())
-            return self.chosen if self._limits.idle_has_all or not self._is_paid_for(idle, end) else idle
+            return self.chosen if self._limits.idle_has_all or not self._is_paid_for(idle, moment) else idle
         few = self._filled(self._pinned, self._fitting())
         # few tools may be too short to be cached
         for each in (few, self._filled(self._pinned, [*few, *self._best()])):
-            if self._is_paid_for(each, end):
+            if self._is_paid_for(each, moment):
                 return each
         return self.chosen
 
-    def _changed(self, end: int, want: Want, called: Collection[int]) -> tuple[int, ...] | None:
+    def _changed(self, moment: Moment, want: Want, called: Collection[int]) -> tuple[int, ...] | None:
         """Return another set, if this one lacks a tool that is clearly wanted; tools that were called stay."""
         clear, lowest = want.clear or want.scores or (), max(NOTHING, want.floor)
         there = {*(self.chosen or ())}
@@ -222,7 +202,7 @@ class Offer:
         renewed = self._fitting()[: self._limits.keep // _RENEWED]
         stay = [place for place in self._best() if place in there]
         new = self._filled(self._pinned | (there & {*called}), [*missing, *renewed, *stay])
-        return new if self._is_paid_for(new, end) else self.chosen
+        return new if self._is_paid_for(new, moment) else self.chosen
 
     def _best(self) -> list[int]:
         return best_first(self._wants)
@@ -242,45 +222,30 @@ class Offer:
                 tokens += self._limits.sizes[place]
         return tuple(sorted(chosen, key=lambda place: (place not in must, -self._wants[place], place)))
 
-    def _is_paid_for(self, new: tuple[int, ...], end: int) -> bool:
+    def _is_paid_for(self, new: tuple[int, ...], moment: Moment) -> bool:
         """Return whether a change was saved before; of the first choice, whether the requests ahead will save it."""
+        sent, talk = self._talk[moment.sent], self._talk[moment.end]
         if self._limits.is_forced:
             return True
-        before, after = self._requests[-1] if self._requests else None, _Request(end, new)
         if self.chosen is not None:
-            earlier = [None, *self._requests]
-            saved = sum([self._gain(*each) for each in zip(earlier, self._requests, strict=False)])
-            return _SPENT * saved + self._gain(before, after) >= 0
+            return self._saved + self._gain(new, sent, talk) >= 0
         if self._block(new) > _WORTH * self._all:
             return False
-        return len(new) <= len(self._pinned) or self._gain(before, after, _REQUESTS) >= 0
+        return len(new) <= len(self._pinned) or self._gain(new, sent, talk, _REQUESTS) >= 0
 
-    def _gain(self, before: _Request | None, after: _Request, requests: int = 1) -> float:
-        """Return how much less a request and those behind it cost with its tools than with all, in input tokens."""
-        if after.tools is None:
+    def _gain(self, tools: tuple[int, ...] | None, sent: int, talk: int, requests: int = 1) -> float:
+        """Return how much less a request and those behind it cost with these tools than with all, in input tokens.
+
+        The request before it had `sent` tokens of messages. Behind other tools they must be written anew.
+        """
+        if tools is None:
             return 0.0
-        rules, talk, block = self._limits.rules, self._talk[after.end], self._block(after.tools)
-        all_shared = shared = 0
-        if before is not None:
-            all_shared = self._all + self._talk[before.end]
-            shared = self._shared(before.tools, after.tools, block + self._talk[before.end])
-        whole = cost_ahead(rules, all_shared, self._all + talk, requests, _GROWTH)
-        return whole - cost_ahead(rules, shared, block + talk, requests, _GROWTH)
-
-    def _shared(self, before: tuple[int, ...] | None, after: tuple[int, ...], unchanged: int) -> int:
-        """Return the tokens that a prompt has in common with the last one."""
-        if after is before:
-            return unchanged
-        known = range(len(self._wants)) if before is None else before
-        first = min({*known} ^ {*after}, default=None)
-        return unchanged if first is None else self._tokens([place for place in after if place < first])
+        rules, block = self._limits.rules, self._block(tools)
+        whole = cost_ahead(rules, self._all + sent if sent else 0, self._all + talk, requests, _GROWTH)
+        return whole - cost_ahead(rules, block + sent if tools == self.chosen else 0, block + talk, requests, _GROWTH)
 
     def _block(self, places: tuple[int, ...]) -> int:
-        if (known := self._blocks.get(places)) is not None:  # most requests have the tools of the one before
-            return known
-        block = self._tokens(places) + (self._limits.search if len(places) < len(self._wants) else 0)
-        self._blocks[places] = block
-        return block
+        return self._tokens(places) + (self._limits.search if len(places) < len(self._wants) else 0)
 
     def _tokens(self, places: Collection[int]) -> int:
         return sum([self._limits.sizes[place] for place in places])
@@ -292,9 +257,7 @@ class Standing:
     In a cached prompt they change only when one is missing, and then all but those of the turn before leave.
     """
 
-    def __init__(
-        self, limits: OfferLimits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
-    ) -> None:
+    def __init__(self, limits: OfferLimits, message_sizes: Sequence[int], pinned: Collection[int]) -> None:
         """As of `Offer`; the first `keep` of what is ranked are the sections."""
         self._limits = limits
         self._before = [*accumulate(message_sizes, initial=sum(limits.sizes))]
@@ -303,7 +266,7 @@ class Standing:
         self.chosen: tuple[int, ...] | None = None
         """The sections that stand; None for all of them."""
 
-    def decide(self, end: int, want: Want, called: Collection[int], settled: tuple[int, ...] | None) -> None:
+    def decide(self, moment: Moment, want: Want, called: Collection[int], settled: tuple[int, ...] | None) -> None:
         """Choose at a moment: small talk wants none, and what fits nothing wants what the turn before it did."""
         fitting = () if want.scores is None else self._about(want.scores, want.floor)
         if settled is not None:
@@ -314,7 +277,7 @@ class Standing:
             self.chosen = None if is_unknown and not fitting else fitting
         elif self.chosen is not None:
             wanted = fitting or (self._last if want.scores is not None else ())
-            is_free = not may_be_cached(self._limits.rules, self._before[end])
+            is_free = not may_be_cached(self._limits.rules, self._before[moment.end])
             if is_free or not {*wanted} <= {*self.chosen}:
                 self.chosen = wanted if is_free else tuple(sorted({*wanted, *self._last}))
         self._has_begun = True

@@ -57,7 +57,7 @@ class Decision(NamedTuple):
         if answer is None:
             return cls(f"{status} {UsageReader().of_body(body).error or 'no answer'}")
         calls = sorted((name, _canonical(arguments)) for name, arguments in answer.calls)
-        facts = () if calls else tuple(sorted(value for value, _ in identifiers(answer.text)))
+        facts = () if calls else tuple(sorted(identifiers(answer.text)))
         return cls("", tuple(name for name, _ in calls), tuple(arguments for _, arguments in calls), facts)
 
     def change(self, other: "Decision") -> str | None:

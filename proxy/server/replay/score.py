@@ -273,7 +273,7 @@ def stands(value: str, text: str) -> bool:
 
 def needed_by(answer: Message, messages: Sequence[Message]) -> tuple[str, ...]:
     """Return identifiers, numbers and paths in an answer that others than the model had written first."""
-    words = [value.partition(" ")[0] for value, _ in identifiers(answer.text)]
+    words = [*identifiers(answer.text)]
     words += [value for arguments in _arguments(answer) for value in _leaves(arguments) if is_identifier(value)]
     texts = [(message.role, _readable(message)) for message in messages] if words else []
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, SecretStr
+from pydantic import SecretStr
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -192,7 +192,7 @@ _LOGIN = re.compile(r"://[^/?#]*:[^/?#@]+@")
 
 def masked(text: str, settings: Settings) -> str:
     """Return the text with `***` for secret values, also in comments, and for addresses with a password."""
-    secrets = {value for value in _secrets(settings) if value}
+    secrets = {value for value in _secrets(settings.model_dump(serialize_as_any=True)) if value}
     shown = with_masks(text, lambda value: _is_secret(value, secrets))
     for secret in secrets:
         shown = shown.replace(secret, "***") if len(secret) >= 8 else shown
@@ -213,10 +213,7 @@ def _is_secret(value: str, secrets: set[str]) -> bool:
 def _secrets(value: Any) -> Iterator[str]:
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
-        return
-    if isinstance(value, BaseModel):
-        value = {name: getattr(value, name) for name in type(value).model_fields}
-    if isinstance(value, dict | list | tuple):
+    elif isinstance(value, dict | list | tuple):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _secrets(each)
 

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -30,8 +30,8 @@ from proxy.chat.errors import PenstockError, error_body
 from proxy.chat.parse import Body
 from proxy.config.load import Config, load
 from proxy.config.settings import KeysAuth, Settings
-from proxy.context import Conditions, Identity, Tokens
-from proxy.gateway.chain import Steps, run
+from proxy.context import Conditions, Identity
+from proxy.gateway.chain import run
 from proxy.gateway.pilot import Pilot
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.saving import Saving
@@ -56,7 +56,7 @@ from proxy.server.health import Draining, Health
 from proxy.server.malloc import bound_arenas, give_back_free_memory
 from proxy.server.reload import Generation, Reloading
 from proxy.state.background import BackgroundWork
-from proxy.state.cache import OnceService, SharedLimit
+from proxy.state.cache import SharedLimit
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers
 from proxy.telemetry import logs
@@ -65,7 +65,6 @@ from proxy.testing import chat, context, lifelike, profile
 from proxy.text import arrays
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
-from proxy.vectors.embedding import EmbeddingService
 
 _log = logging.getLogger("penstock.config")
 
@@ -234,14 +233,27 @@ class App:
         await services.tokens.warm(encodings)
         if any(settings.chains.values()):
             await asyncio.to_thread(arrays.numpy)
-        is_warm = settings.server.warm
+        await self._rehearse(settings, min(encodings, default="chars"))
+
+    async def _rehearse(self, settings: Settings, encoding: str) -> None:
+        """Load code and tables of the steps: run each chain over a made-up conversation; if warm, in need of a cut."""
+        services, is_warm, window, patience = self.services, settings.server.warm, profile().window, 0.0
+        request, tokens = chat("u1"), services.tokens.bind(_WHO, profile(encoding=encoding))
+        if is_warm:
+            request, patience = lifelike(), Conditions().patience
+            window = (await tokens.count(request)).total
         # policies of others may ask servers or count requests: unasked, they do not run
         runs = [[each for each in chain if is_warm or _is_own(each[1])] for chain in settings.chains.values()]
-        chains = [chain for chain in runs if chain]
-        needs_embedding = is_warm and any("embedding" in step.needs for chain in chains for _, step in chain)
-        embedding = services.embedding if needs_embedding else None
-        model = profile(encoding=min(encodings, default="chars"))
-        await rehearse(chains, services.tokens.bind(_WHO, model), services.once, embedding, needs_cut=is_warm)
+        for steps in filter(None, runs):
+            # a guard may ask a server that is away: no start waits long
+            once = services.once.bind(_WHO)
+            await run(steps, context(request, window=window, tokens=tokens, once=once, patience=patience))
+        needs_embedding = is_warm and any("embedding" in step.needs for steps in runs for _, step in steps)
+        if services.embedding is not None and needs_embedding:
+            await services.embedding.ready()
+            await services.embedding.bind(_WHO).floor("What was it?", wait=_WAIT)
+            services.embedding.forget(_WHO.tenant)
+        services.once.forget(_WHO.tenant)
 
     async def _warm(self) -> None:
         """Load the search over memories, and measure its results, before the first question."""
@@ -323,24 +335,3 @@ _WAIT = 30.0
 
 def _is_own(policy: Policy) -> bool:
     return type(policy).__module__.startswith("policies.")
-
-
-async def rehearse(
-    chains: Iterable[Steps],
-    tokens: Tokens,
-    once: OnceService,
-    embedding: EmbeddingService | None,
-    *,
-    needs_cut: bool,
-) -> None:
-    """Load code, tables and models of the steps: run each chain over a made-up conversation, maybe in need of a cut."""
-    request = lifelike() if needs_cut else chat("u1")
-    window = (await tokens.count(request)).total if needs_cut else profile().window
-    patience = Conditions().patience if needs_cut else 0.0  # a guard may ask a server that is away: no start waits long
-    for steps in chains:
-        await run(steps, context(request, window=window, tokens=tokens, once=once.bind(_WHO), patience=patience))
-    if embedding is not None:
-        await embedding.ready()
-        await embedding.bind(_WHO).floor("What was it?", wait=_WAIT)
-        embedding.forget(_WHO.tenant)
-    once.forget(_WHO.tenant)

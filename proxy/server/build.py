@@ -103,9 +103,16 @@ def build_services(
     patient: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> Services:
-    """Return the services that outlive a configuration. With `missing`, no large model is loaded for vectors."""
-    threads, limit = Threads("recall", 2), telemetry.limit
-    embedding = build_embedding(settings, index, patient=patient, missing=missing)
+    """Return the services that outlive a configuration.
+
+    With `missing`, no slow model of vectors is loaded: it gets the number of vectors that are not made.
+    """
+    threads, limit, embedding, model = Threads("recall", 2), telemetry.limit, None, settings.embedding
+    if not isinstance(model, NoEmbedding):
+        backend = build_backend(model)
+        missing = None if backend.is_quick or isinstance(model, OpenAIEmbedding) else missing
+        most = model.memory_mib * 2**20
+        embedding = EmbeddingService(backend, index, max_bytes=most, patient=patient, missing=missing)
     return Services(
         tokens=TokenService(limit=limit),
         once=OnceService(limit),
@@ -180,22 +187,6 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
     directory = Path(chosen.directory or f"{beside}/vectors").expanduser()
     embedded = Embedded(directory, chosen.max_mib * 2**20, ttl=chosen.ttl, busy=chosen.timeout)
     return IndexService(embedded, timeout=chosen.timeout, failed=failed, degraded=degraded)
-
-
-def build_embedding(
-    settings: Settings,
-    index: IndexService | None,
-    *,
-    patient: bool = False,
-    missing: Callable[[int], None] | None = None,
-) -> EmbeddingService | None:
-    """Return the model of meanings, unloaded. With `missing`, a slow one stays so: it gets the number of vectors."""
-    if isinstance(settings.embedding, NoEmbedding):
-        return None
-    max_bytes, backend = settings.embedding.memory_mib * 2**20, build_backend(settings.embedding)
-    if backend.is_quick or isinstance(settings.embedding, OpenAIEmbedding):
-        missing = None
-    return EmbeddingService(backend, index, max_bytes=max_bytes, patient=patient, missing=missing)
 
 
 def build_backend(

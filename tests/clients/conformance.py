@@ -80,7 +80,7 @@ def schemathesis(programs: Path, examples: int) -> Iterator[Result]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         good = done.returncode == 0
         cases = re.search(r"[\d,]+ generated", done.stdout)
-        detail = cases[0] if good and cases else _tail(done.stdout + done.stderr)
+        detail = cases[0] if good and cases else " ".join((done.stdout + done.stderr).split()[-90:])
         yield "pass" if good else "fail", f"not_a_server_error [{model}]", detail
 
 
@@ -89,10 +89,6 @@ def _only_chat(spec: Any, model: str) -> Any:
     spec["paths"] = {"/chat/completions": {"post": spec["paths"]["/chat/completions"]["post"]}}
     spec["components"]["schemas"]["ModelIdsShared"] = {"type": "string", "enum": [model]}
     return spec
-
-
-def _tail(text: str) -> str:
-    return " ".join(text.split()[-90:])
 
 
 def _output(command: list[str]) -> str:

@@ -117,16 +117,12 @@ class Turns:
                 database.execute("BEGIN IMMEDIATE")
             for pid in self._stopped:
                 os.kill(pid, signal.SIGSTOP)
-                while _state_of(pid) != "T":
+                while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
                     time.sleep(0.001)
 
     def __exit__(self, *_: object) -> None:
         for pid in self._stopped:
             os.kill(pid, signal.SIGCONT)
-
-
-def _state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 async def conversation(client: Client, turn: AbstractContextManager[None]) -> list[str]:

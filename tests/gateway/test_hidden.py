@@ -93,15 +93,11 @@ class Rewriting(Client):
 
     def rewritten(self, said: dict[str, Any]) -> Message:
         calls = [
-            {"function": {**call["function"], "arguments": reindented(call["function"]["arguments"])}, "id": call["id"], "type": "function"}
+            {"function": {**call["function"], "arguments": json.dumps(json.loads(call["function"]["arguments"]), indent=1)}, "id": call["id"], "type": "function"}
             for call in said.get("tool_calls") or ()
         ]  # fmt: skip
         content = [{"type": "text", "text": f"{said.get('content') or ''}\n"}]
         return Message({"content": content, "role": "assistant", **({"tool_calls": calls} if calls else {})})
-
-
-def reindented(arguments: str) -> str:
-    return json.dumps(json.loads(arguments), indent=1)
 
 
 @pytest.mark.parametrize("kind", [Client, Rewriting])

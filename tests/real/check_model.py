@@ -108,11 +108,6 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if name not in ("id", "created", "timings")}
 
 
-def events(body: bytes) -> list[str]:
-    """The data of each event of a stream."""
-    return [event.removeprefix("data: ") for event in body.decode().split("\n\n") if event]
-
-
 def readings(turns: int) -> list[Message]:
     """A conversation that is mostly digits."""
     said = []
@@ -214,7 +209,7 @@ async def test_a_long_chat_goes_on_in_a_small_window(world: World) -> None:
             wanted = {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": 16}
             status, body = await world.ask(world.penstock.base, "smollm2-long", chat, **wanted)
             assert status == 200, (turn, body)
-            *told, last, done = events(body)
+            *told, last, done = [event.removeprefix("data: ") for event in body.decode().split("\n\n") if event]
             assert done == "[DONE]"
             usage = json.loads(last)["usage"]
             said = "".join(json.loads(event)["choices"][0]["delta"].get("content") or "" for event in told)

@@ -26,15 +26,11 @@ def asked(*calls: dict[str, Any], tools: tuple[Tool, ...] = TOOLS, **rest: Any) 
     return request.with_messages([*request.messages, called, *(result("done", one["id"]) for one in calls)])
 
 
-def names(request: ChatRequest) -> list[str]:
-    return [each.name for each in request.tools]
-
-
 def test_two_tools_stand_in_place_of_those_that_leave() -> None:
     request = chat("s u1 a1! t1 u2", tools=[tool("a"), tool("look_up"), tool("b")])
     made = deferred(request, {"look_up", "b"})
 
-    assert names(made) == ["a", "search_tools", "call_tool"]
+    assert [each.name for each in made.tools] == ["a", "search_tools", "call_tool"]
     assert made.tools[0] is request.tools[0]
     assert [one is other for one, other in zip(made.messages, request.messages, strict=True)] == [1, 1, 0, 1, 1]
     (through,) = made.messages[2]["tool_calls"]

@@ -51,10 +51,6 @@ def tokens(value: Any) -> int:
     return len(json.dumps(value)) // 4
 
 
-def limits(model: str) -> tuple[int, int]:
-    return MODELS.get(model, (1_000_000, 128_000))
-
-
 def content(message: Mapping[str, Any]) -> list[Block]:
     said = message["content"]
     return [{"type": "text", "text": said}] if isinstance(said, str) else list(said)
@@ -117,7 +113,7 @@ def _exhaust(value: Any) -> Any:
 
 
 def _check_limits(body: Body) -> None:
-    window, longest = limits(body["model"])
+    window, longest = MODELS.get(body["model"], (1_000_000, 128_000))
     asked = body["max_tokens"]
     _require(asked <= longest, f"max_tokens: {asked} > {longest}, which is the maximum allowed number of output tokens")
     prompt = sum(tokens(block) for _, block in blocks(body))

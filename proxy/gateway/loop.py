@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import orjson
 
 from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, encode, with_fields
+from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.chat.reasoning import signed_places
 from proxy.chat.sse import ByteStream
@@ -320,12 +321,12 @@ async def send(
 
 
 def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, InternalTool]:
-    """Return the internal tools that a request offers, by name, without those that share a client tool's name."""
+    """Return the internal tools that a request offers, marked for a cache or not, and no client's of the same name."""
     names = [tool.name for tool in request.tools]
     return {
         tool.name: tool
         for tool in tools
-        if names.count(tool.name) == 1 and request.tools[names.index(tool.name)] == tool.definition
+        if names.count(tool.name) == 1 and request.tools[names.index(tool.name)].without(FIELD) == tool.definition
     }
 
 

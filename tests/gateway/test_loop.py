@@ -76,6 +76,12 @@ async def test_without_the_tool_it_is_the_upstream(call: Any) -> None:
     assert upstream.calls[0] is call
 
 
+async def test_the_tool_is_run_although_the_cache_is_marked_at_it() -> None:
+    marked = RECALL.with_changes(cache_control={"type": "ephemeral"})
+    upstream = Scripted(whole(None, "recall:r1"), whole("Found."))
+    assert message(await send(upstream, ask(tools=[LOOK_UP, marked]), [Recall()]))["content"] == "Found."
+
+
 @pytest.mark.parametrize(
     "given",
     [

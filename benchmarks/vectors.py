@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from proxy.context import Identity
-from proxy.vectors.base import Backend, Point, Scope
+from proxy.vectors.base import Backend, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
@@ -27,9 +27,9 @@ def timed(operation: str, work: Callable[[], object], times: int = 1) -> None:
     print(f"{operation:55} {cpu / times * 1000:9.2f} ms CPU {wall / times * 1000:9.2f} ms")
 
 
-def points(count: int) -> list[Point]:
+def points(count: int) -> list[tuple[str, bytes]]:
     chance = random.Random(1)
-    return [Point(f"{n:032x}", pack([[chance.gauss(0, 1) for _ in range(WIDTH)]])) for n in range(count)]
+    return [(f"{n:032x}", pack([[chance.gauss(0, 1) for _ in range(WIDTH)]])) for n in range(count)]
 
 
 class Instant(Backend):
@@ -40,7 +40,7 @@ class Instant(Backend):
     scale = REFERENCE
 
     def __init__(self) -> None:
-        self.vectors = [point.vector for point in points(8)]
+        self.vectors = [packed for _, packed in points(8)]
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         await asyncio.sleep(0)
@@ -87,11 +87,13 @@ def main() -> None:
     sample = points(10_000)
     with tempfile.TemporaryDirectory() as folder:
         index = Embedded(Path(folder), MAX_BYTES, ttl=TTL)
-        index.put(SCOPE._replace(tenant="warm"), sample[:1])
+        index.put(SCOPE._replace(tenant="warm"), dict(sample[:1]))
         batches = iter(range(0, 10_000, 100))
-        timed("put 100 points", lambda: index.put(SCOPE, sample[(at := next(batches)) : at + 100]), 100)
+        timed("put 100 points", lambda: index.put(SCOPE, dict(sample[(at := next(batches)) : at + 100])), 100)
         chance = random.Random(2)
-        timed("get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(sample, 100)]), 50)
+        timed(
+            "get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [id for id, _ in chance.sample(sample, 100)]), 50
+        )
         index.close()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(unseen(Path(folder)))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from traceback import extract_tb
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 from proxy.config.settings import TelemetrySettings
 
@@ -30,14 +30,16 @@ _NOISY = (
 """Loggers that write bodies, keys or URLs at lower levels, or a second line per request."""
 
 _DEEPEST = 8
+_OUTPUT = "penstock"
 
 
 def configure(settings: TelemetrySettings) -> None:
     """Send all log lines of the process to standard error, as the settings say. May be called again."""
     root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler, _Output)]:
+    for handler in [handler for handler in root.handlers if handler.name == _OUTPUT]:
         root.removeHandler(handler)
-    output = _Output(sys.stderr)
+    output = logging.StreamHandler(sys.stderr)
+    output.name = _OUTPUT
     output.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
     root.addHandler(output)
     root.setLevel(settings.log_level.upper())
@@ -66,10 +68,6 @@ class TextFormatter(logging.Formatter):
         """Return the record as text, with control characters escaped, so that no value can start a line of its own."""
         head = f"{_time(record)} {record.levelname} {record.name} {_printable(record.getMessage())}"
         return " ".join([head, *(f"{_printable(name)}={_shown(value)}" for name, value in _fields(record).items())])
-
-
-class _Output(logging.StreamHandler[TextIO]):
-    pass
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

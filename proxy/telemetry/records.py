@@ -59,7 +59,9 @@ class Records:
         self.settings = settings
         self._table = Database(file, table.SCHEMA, name="records", synchronous="NORMAL")
         self._log, self._clock = log, clock
-        self._lasts = file is not None or log is not None
+        self.shared = log is not None
+        """True where requests of other replicas are found."""
+        self._lasts = file is not None or self.shared
         self._ledger = Ledger()
         self._texts = Texts() if settings.text else None
         self._waiting: deque[Record] = deque()
@@ -79,11 +81,6 @@ class Records:
         self._overload = Warnings(_log, "some requests are not recorded: there are more than records.per_second")
         self.is_whole = True
         """True if the last answer had all that other replicas have written."""
-
-    @property
-    def shared(self) -> bool:
-        """True where requests of other replicas are found."""
-        return self._log is not None
 
     def takes_one(self, *, asked: bool) -> bool:
         """Return whether one more request is recorded now; one that asks for its record is before others."""

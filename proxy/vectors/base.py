@@ -1,7 +1,8 @@
 """Vectors: what makes them, and how they stay between requests, by the hashes of their texts.
 
 An index is never the only home of what it holds: a vector that is missing is made again from its text. So an index may
-be lost, flushed or behind, and all that it costs is the making. A point is put whole or not at all, and putting it
+be lost, flushed or behind, and all that it costs is the making. A point is the packed vectors of a text, by the hash of
+its content within a scope: what gets other vectors gets another hash. It is put whole or not at all, and putting it
 twice is putting it once.
 """
 
@@ -42,16 +43,6 @@ class Scope(NamedTuple):
 def tenant_digest(tenant: str) -> bytes:
     """Stands for a tenant: 16 bytes."""
     return blake2b(tenant.encode(errors="surrogatepass"), digest_size=16).digest()
-
-
-class Point(NamedTuple):
-    """A vector to keep."""
-
-    id: str
-    """Its name within its scope: a hash of the content, or the record's id. The same id is the same point:
-    what gets another vector gets another id, or is deleted before."""
-    vector: bytes
-    """Packed (`proxy.vectors.packing`); a text may have several vectors, of which the nearest counts."""
 
 
 LONGEST = 16_000

@@ -6,7 +6,7 @@ Only what was written longest ago leaves, so that reading takes no lock.
 
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from diskcache import Cache, Timeout  # type: ignore[import-untyped]
 
 from proxy.state.database import cause_of, identity, make_private, remove_broken
-from proxy.vectors.base import IndexFailed, Point, Scope, tenant_digest
+from proxy.vectors.base import IndexFailed, Scope, tenant_digest
 from proxy.vectors.packing import dimension
 
 T = TypeVar("T")
@@ -43,14 +43,14 @@ class Embedded:
         self._identity: tuple[int, int] | None = None
         self._closed = False
 
-    def put(self, scope: Scope, points: Sequence[Point]) -> None:
+    def put(self, scope: Scope, points: Mapping[str, bytes]) -> None:
         tag = tenant_digest(scope.tenant).hex()
 
         def write(cache: Any) -> None:
             with cache.transact():
-                for each in points:
-                    if dimension(each.vector):
-                        cache.set(_key(scope, each.id), each.vector, expire=self._ttl, tag=tag)
+                for id, packed in points.items():
+                    if dimension(packed):
+                        cache.set(_key(scope, id), packed, expire=self._ttl, tag=tag)
 
         self._run(write)
 

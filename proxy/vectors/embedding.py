@@ -20,7 +20,7 @@ from proxy.state.warnings import Warnings
 from proxy.text import arrays, well_formed
 from proxy.text.arrays import Array
 from proxy.text.small_talk import phrases
-from proxy.vectors.base import LONGEST, Backend, Point, Scope
+from proxy.vectors.base import LONGEST, Backend, Scope
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packing import REFERENCE, Scale, Stack, dimension, listed, measured, of_language
@@ -266,7 +266,7 @@ class EmbeddingService:
 
     def _deliver(self, batch: Sequence[VectorRequest], vectors: Sequence[bytes]) -> None:
         """Remember vectors, write them, and tell who wait; another dimension ends what was known."""
-        points: dict[str, list[Point]] = {}
+        points: dict[str, dict[str, bytes]] = {}
         for each, packed in zip(batch, vectors, strict=True):
             if each.result.done():  # its tenant was forgotten meanwhile
                 continue
@@ -275,7 +275,7 @@ class EmbeddingService:
                     self._known.clear()
                     self._stacks.clear()
                 self._dimension = dimension(packed)
-                points.setdefault(each.key.tenant, []).append(Point(each.key.digest, packed))
+                points.setdefault(each.key.tenant, {})[each.key.digest] = packed
             self._known.put(each.key, packed, _ENTRY + len(packed))
             each.answer(packed)
         if self._index is not None:

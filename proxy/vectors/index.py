@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from proxy.vectors.base import IndexFailed, Point, Scope
+from proxy.vectors.base import IndexFailed, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.qdrant_server import PointServer
 
@@ -69,7 +69,7 @@ class IndexService:
             with suppress(IndexFailed):
                 await self._run("look", self._server.look)
 
-    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
+    async def put(self, scope: Scope, points: Mapping[str, bytes]) -> None:
         with suppress(IndexFailed):
             await self._run("put", partial(self._index.put, scope, points))
 

@@ -5,7 +5,7 @@ collection may be deleted at any time, and the next writes begin it anew.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from proxy.text.arrays import one_thread
-from proxy.vectors.base import IndexFailed, Point, Scope, tenant_digest
+from proxy.vectors.base import IndexFailed, Scope, tenant_digest
 from proxy.vectors.packing import dimension, joined, rows
 
 _CONNECTIONS = 8
@@ -47,14 +47,14 @@ class PointServer:
     def look(self) -> None:
         self._call("get_collections")
 
-    def put(self, scope: Scope, points: Sequence[Point]) -> None:
+    def put(self, scope: Scope, points: Mapping[str, bytes]) -> None:
         self.warm()
-        width = max((dimension(each.vector) for each in points), default=0)
+        width = max(map(dimension, points.values()), default=0)
         owner = {"tenant": tenant_digest(scope.tenant).hex()}
         structs = [
-            self._models.PointStruct(id=_name(scope, each.id), vector=rows(each.vector), payload=owner)
-            for each in points
-            if width and dimension(each.vector) == width
+            self._models.PointStruct(id=_name(scope, id), vector=rows(packed), payload=owner)
+            for id, packed in points.items()
+            if width and dimension(packed) == width
         ]
         upsert = partial(self._call, "upsert", self._collection(scope), structs, wait=True)
         try:

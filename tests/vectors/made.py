@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from proxy.vectors.base import Point, Scope
+from proxy.vectors.base import Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.packing import Stack, listed, pack
 
@@ -26,10 +26,10 @@ def similarities(query: bytes, texts: Sequence[bytes | None]) -> list[float | No
     return listed(Stack(texts).table(Stack([query]))[:, 0])
 
 
-def points(count: int, seed: int = 0, width: int = 8, name: str = "p") -> list[Point]:
+def points(count: int, seed: int = 0, width: int = 8, name: str = "p") -> dict[str, bytes]:
     """Points in all directions."""
     chance = random.Random(seed)
-    return [Point(f"{name}{n}", vector(*(chance.gauss(0, 1) for _ in range(width)))) for n in range(count)]
+    return {f"{name}{n}": vector(*(chance.gauss(0, 1) for _ in range(width))) for n in range(count)}
 
 
 def embedded(folder: Path) -> Embedded:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.vectors.base import IndexFailed, Point, Scope
+from proxy.vectors.base import IndexFailed, Scope
 from proxy.vectors.embedded import FILE, Embedded
 from proxy.vectors.index import Blocking
 from proxy.vectors.packing import rows
@@ -43,14 +43,13 @@ def test_what_was_put_is_there(index: Blocking) -> None:
     index.put(T, made)
     found = index.vectors(T, ["p3", "no", *(f"p{n}" for n in range(120))])
     assert found[1] is None
-    for packed, point in zip(found[2:], made, strict=True):
+    for packed, put in zip(found[2:], made.values(), strict=True):
         assert packed is not None
-        assert cosine(packed, point.vector) == pytest.approx(1.0, abs=2e-3)
+        assert cosine(packed, put) == pytest.approx(1.0, abs=2e-3)
 
 
 def test_all_vectors_of_a_text_come_back(index: Blocking) -> None:
-    long = Point("long", vectors((1, 0, 0), (0, 1, 0), (0, 1, 0.2)))
-    index.put(T, [long, Point("short", vector(0.6, 0.8, 0))])
+    index.put(T, {"long": vectors((1, 0, 0), (0, 1, 0), (0, 1, 0.2)), "short": vector(0.6, 0.8, 0)})
     (whole,) = index.vectors(T, ["long"])
     assert whole is not None
     assert len(rows(whole)) == 3
@@ -79,15 +78,15 @@ def test_a_tenant_is_forgotten_in_all_its_scopes(index: Blocking) -> None:
 
 def test_odd_names_are_names(index: Blocking) -> None:
     scope = Scope("a/b\0c%_*\ud800", "../model 'x' \" ; DROP")
-    index.put(scope, [Point("'; --", vector(1, 0))])
+    index.put(scope, {"'; --": vector(1, 0)})
     assert None not in index.vectors(scope, ["'; --"])
 
 
 def test_vectors_of_another_dimension_begin_a_collection_anew() -> None:
     with QdrantServer() as server:
         index = PointServer(server.url, None, "penstock", 30.0)
-        index.put(T, [Point("flat", vector(1, 0))])
-        index.put(T, [Point("deep", vector(1, 0, 0)), Point("void", b"")])
+        index.put(T, {"flat": vector(1, 0)})
+        index.put(T, {"deep": vector(1, 0, 0), "void": b""})
         assert [each is not None for each in index.vectors(T, ["flat", "deep", "void"])] == [False, True, False]
         index.close()
 

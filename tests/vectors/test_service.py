@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, pvariance
@@ -12,7 +12,7 @@ import pytest
 
 from proxy.context import Identity
 from proxy.text.small_talk import phrases
-from proxy.vectors.base import LONGEST, EmbeddingFailed, Point, Scope
+from proxy.vectors.base import LONGEST, EmbeddingFailed, Scope
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import MOST
@@ -40,12 +40,12 @@ class SpyIndex(IndexService):
             return [None] * len(ids)
         return await super().vectors(scope, ids)
 
-    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
+    async def put(self, scope: Scope, points: Mapping[str, bytes]) -> None:
         self.calls.append(("put", scope.tenant, len(points)))
         if self.broken:
             return
         await super().put(scope, points)
-        self.points |= {(scope, each.id) for each in points}
+        self.points |= {(scope, id) for id in points}
         self.written.set()
 
     def count(self, tenant: str, version: str = "scripted-1") -> int:

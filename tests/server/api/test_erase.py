@@ -27,7 +27,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 from proxy.testing import chat
-from proxy.vectors.base import Point, Scope
+from proxy.vectors.base import Scope
 from proxy.vectors.index import IndexService
 from tests.telemetry.test_records import made as record
 from tests.vectors.made import embedded
@@ -121,7 +121,7 @@ async def test_a_tenant_is_known_by_its_name_and_by_its_hash(named: str, records
 async def test_vectors_go_and_an_index_that_does_not_work_is_named(tmp_path: Path) -> None:
     made = IndexService(embedded(tmp_path), timeout=30)
     scope = Scope(TENANT, "m")
-    await made.put(scope, [Point("a", (await Scripted().embed(["a"]))[0])])
+    await made.put(scope, {"a": (await Scripted().embed(["a"]))[0]})
     told = await forgetting(SqliteStore(None, 2**20), index=made).tenant("acme")
     assert (told["forgotten"]["vectors"], await made.vectors(scope, ["a"])) == (True, [None])
     await made.aclose()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
+from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool, listed
 from proxy.context import Identity, ModelProfile, TokenCount
 from proxy.models.counting import REPLY_FRAME, Tally, count_tool
 from proxy.models.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
@@ -40,7 +40,6 @@ class TokenService:
     def __init__(self, *, load: Callable[[str], Encoder] = load_encoder, limit: SharedLimit | int = REMEMBERED) -> None:
         self.calibration = Calibration()
         self.memo: Cache[int, int] = Cache(limit)
-        self.tool_sets: Cache[int, tuple[tuple[int, ...], bool]] = Cache(limit)
         self._load = load
         self._loading = Lock()
         self._encoders: dict[str, Encoder] = {}
@@ -166,19 +165,11 @@ class BoundTokens:
 
     async def _tool_set(self, tools: Sequence[Tool]) -> tuple[tuple[int, ...], bool]:
         """Return the sizes of tools, and whether one is estimated. Most requests have the tools of an earlier one."""
-        if not tools:
-            return (), False
-        known = self._known.get(id(tools))
-        if known is None:
-            key = hash((self._tool, self._scale, *map(_raw, tools)))
-            sizes = self._service.tool_sets.get(key)
-            if sizes is None:
-                values = await self._values(tools, self._tool)
-                sizes = tuple(map(self._size, values)), any(value & _ESTIMATED for value in values)
-                self._service.tool_sets.put(key, sizes, _ENTRY + 40 * len(tools))
-            known = self._known[id(tools)] = (tools, sizes)
-        found: tuple[tuple[int, ...], bool] = known[1]
-        return found
+        known: list[tuple[tuple[int, ...], bool]] = listed(tools).derive((self._tool, self._scale), list)
+        if not known:
+            values = await self._values(tools, self._tool)
+            known.append((tuple(map(self._size, values)), any(value & _ESTIMATED for value in values)))
+        return known[0]
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Learn from reported prompt tokens, but not for exact models, nor from images, sound or files."""

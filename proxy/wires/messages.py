@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import orjson
 
-from proxy.chat import JsonObject, Message, Tool, called_name, encode, raws, split_head
+from proxy.chat import JsonObject, Message, called_name, encode, split_head
 from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.parse import parse_value
@@ -21,21 +21,7 @@ from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.json_values import json_object, json_objects
 from proxy.text.tables import table
-from proxy.wires.native import (
-    MALFORMED,
-    Came,
-    Grammar,
-    NativeBody,
-    NativeRequest,
-    Unwritable,
-    answer_of,
-    changed_list,
-    check_untagged,
-    plain,
-    read_function,
-    root_of,
-    source_of,
-)
+from proxy.wires.native import MALFORMED, Grammar, NativeBody, NativeRequest, Unwritable, answer_of, plain, root_of
 
 PATH = "/messages"
 
@@ -65,7 +51,6 @@ _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_
 def _check(item: Mapping[str, Any], place: str) -> None:
     if not isinstance(item.get("role"), str):
         wrong(f"{place}.role", "must be a string")
-    check_untagged(item, place)
     content = item.get("content")
     if isinstance(content, list):
         for index, block in enumerate(content):
@@ -85,11 +70,6 @@ def _read_field(raw: bytes, name: str) -> Any:
 
 def _read(listed: Sequence[JsonObject]) -> Iterator[Message]:
     return (view for item in listed for view in item.derive("views", partial(_views, item)))
-
-
-def _read_tool(item: JsonObject) -> Tool:
-    """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-    return read_function(item, "input_schema") if "input_schema" in item else Tool(item).standing_for(item)
 
 
 def _check_block(block: Any, place: str) -> None:
@@ -147,6 +127,12 @@ def call_of(block: Mapping[str, Any]) -> dict[str, Any]:
 # --- write ------------------------------------------------------------------------------------------------------------
 
 
+def source_of(message: Message) -> JsonObject | None:
+    """Return the client's own object that a message stands for."""
+    root = root_of(message)
+    return None if root is None else root.source
+
+
 class _Written(NamedTuple):
     """The first `end` messages as the wire has them, without those of the system prompt."""
 
@@ -155,7 +141,7 @@ class _Written(NamedTuple):
     raws: tuple[bytes, ...] = ()
 
 
-def _write(request: NativeRequest) -> Iterator[tuple[str, bytes | None]]:
+def _write(request: NativeRequest) -> tuple[bytes | None, Sequence[bytes]]:
     came, (head, _) = request.came, split_head(request.messages)
     sources = [source_of(each) for each in head]
     is_said = (source is not None and source is not came.system for source in sources)
@@ -167,9 +153,12 @@ def _write(request: NativeRequest) -> Iterator[tuple[str, bytes | None]]:
         return _Written(before.end + len(messages), before.roles + roles, before.raws + made)
 
     written = request.form.fold(("written", count), _Written(), extend)
-    _check_order(written.roles, came)
-    yield "system", _system(head[:count], came.system)
-    yield "messages", changed_list(came.own, "messages", raws(came.items), written.raws)
+    _check_order(written.roles, came.items)
+    return _system(head[:count], came.system), written.raws
+
+
+def _is_function(item: JsonObject) -> bool:
+    return "input_schema" in item
 
 
 def _write_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,11 +217,11 @@ def _written(messages: Sequence[Message]) -> Iterator[tuple[str, bytes]]:
             yield "assistant" if views[0].role == "assistant" else "system" if views[0].is_system else "user", raw
 
 
-def _check_order(roles: Sequence[str], came: Came) -> None:
+def _check_order(roles: Sequence[str], items: Sequence[JsonObject]) -> None:
     """Raise `Unwritable` for an order that the wire does not have."""
-    if not roles or (roles[0] != "user" and came.items[0]["role"] == "user"):
+    if not roles or (roles[0] != "user" and items[0]["role"] == "user"):
         raise Unwritable("the conversation begins with no user message")
-    if "system" not in roles or len(roles) == len(came.items):
+    if "system" not in roles or len(roles) == len(items):
         return
     for before, role, after in zip(["", *roles], roles, [*roles[1:], "assistant"], strict=False):
         if role == "system" and (before != "user" or after != "assistant"):
@@ -358,7 +347,9 @@ class MessagesRequest(NativeRequest):
 
     wire: ClassVar = "messages"
     names: ClassVar = ("messages", "system")
-    grammar: ClassVar = Grammar(_check, _read, _write, _with_sealed, _read_tool, _write_tool, _read_field, _write_field)
+    grammar: ClassVar = Grammar(
+        _check, _read, _write, _with_sealed, _is_function, "input_schema", _write_tool, _read_field, _write_field
+    )
 
 
 class MessagesBody(NativeBody):

@@ -23,26 +23,12 @@ class Unwritable(Exception):
     """A wire has no form for what a policy made of a request."""
 
 
-def read_function(item: JsonObject, parameters: str) -> Tool:
-    """Return a function in chat form; `parameters` is the field in which its wire has the schema."""
-    function = {"name": item.get("name") or "", "description": item.get("description") or ""}
-    function["parameters"] = item.get(parameters) or {}
-    others = {key: value for key, value in item.items() if key not in ("type", "name", "description", parameters)}
-    return Tool({"type": "function", "function": function, **others}).standing_for(item)
-
-
 def root_of(message: Message) -> Message | None:
     """Return the client's message that one was made of; None for one that a policy made."""
     each: Message | None = message
     while each is not None and each.source is None:
         each = each.made_of
     return each
-
-
-def source_of(message: Message) -> JsonObject | None:
-    """Return the client's own object that a message stands for."""
-    root = root_of(message)
-    return None if root is None else root.source
 
 
 def plain(parts: list[Any]) -> str | list[Any]:
@@ -105,18 +91,32 @@ class Grammar(NamedTuple):
     """Raises `BadRequest` for an object of a conversation that has a wrong shape, with its place."""
     views: Callable[[Sequence[JsonObject]], Iterator[Message]]
     """Yields the messages that policies see of the client's own, the system prompt in front."""
-    write: "Callable[[NativeRequest], Iterator[tuple[str, bytes | None]]]"
-    """Yields the fields of the conversation. Raises `Unwritable`."""
+    write: "Callable[[NativeRequest], tuple[bytes | None, Sequence[bytes]]]"
+    """Returns the system prompt, if there is one, and the messages or items. Raises `Unwritable`."""
     with_sealed: Callable[[JsonObject, JsonObject], JsonObject]
     """Returns an object with the sealed reasoning that another form of it has."""
-    read_tool: Callable[[JsonObject], Tool]
-    """Returns the tool that policies see of the client's own."""
+    is_function: Callable[[JsonObject], bool]
+    """Returns whether a tool is a function of the client's."""
+    schema: str
+    """The field in which a function has its schema."""
     write_tool: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
     """Returns a function that policies offer, with its other keys, as a tool of the wire."""
     read_field: Callable[[bytes, str], Any]
     """Returns the value of a field, of its bytes and its name, in chat's words."""
     write_field: Callable[[str, Any], Any]
     """Returns the value of a field, of its name and chat's value, in the words of the wire."""
+
+    def read_tool(self, item: JsonObject) -> Tool:
+        """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
+        return item.derive("tool", partial(self._tool, item))
+
+    def _tool(self, item: JsonObject) -> Tool:
+        if not self.is_function(item):
+            return Tool(item).standing_for(item)
+        function = {"name": item.get("name") or "", "description": item.get("description") or ""}
+        function["parameters"] = item.get(self.schema) or {}
+        others = {key: value for key, value in item.items() if key not in ("type", "name", "description", self.schema)}
+        return Tool({"type": "function", "function": function, **others}).standing_for(item)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +165,12 @@ class NativeRequest(ChatRequest):
         if self.model != came.model:
             yield "model", encode(self.model)
         if self.messages is not came.messages:
-            yield from self.grammar.write(self)
+            listed, head = self.names
+            system, items = self.grammar.write(self)
+            yield head, system
+            yield listed, _changed_list(came.own.get(listed, b"[]"), raws(came.items), items) or b"[]"
         if self.tools is not came.tools:
-            yield "tools", changed_list(came.own, "tools", self._raws(came.tools), self._raws(self.tools))
+            yield "tools", _changed_list(came.own.get("tools", b"[]"), self._raws(came.tools), self._raws(self.tools))
         for name in () if self.rest is came.rest else {*came.rest, *self.rest}:
             if name not in self.rest:
                 yield name, None
@@ -195,17 +198,15 @@ class NativeBody(Body):
         model, kind = self.model, self.request
         self.check_messages()
         _, head = kind.names
-        check, system = kind.grammar.check, tuple[JsonObject, ...]()
+        check, system = partial(_checked, kind.grammar.check), tuple[JsonObject, ...]()
         if self._has(head):
             said = b'[{"role":"system","content":' + self.raw_of(head) + b"}]"
             system = parse_list(head, said, JsonObject, check, most, self.earlier, least=0).items
         parsed = self.parse_conversation(JsonObject, check, most)
         tools: tuple[Tool, ...] = ()
         if self._has("tools"):
-            read_tool = kind.grammar.read_tool
             items = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, self.earlier).items
-            read_tools = (item.derive(read_tool, partial(read_tool, item)) for item in items)
-            tools = items.derive(read_tool, lambda: listed(read_tools))
+            tools = items.derive("tools", lambda: listed(map(kind.grammar.read_tool, items)))
         rest = self._rest(("model", *kind.names, *(("tools",) if tools else ())), kind.grammar.read_field)
         messages = listed(kind.grammar.views((*system, *parsed.items)))
         first = system[0] if system else None
@@ -271,8 +272,7 @@ class _Renewal:
         if (item := tool.source) is None:
             return cast(Tool, self._change(tool))
         new = self._item(item)
-        read = self._request.grammar.read_tool
-        return tool if new is item else new.derive(read, partial(read, new))
+        return tool if new is item else self._request.grammar.read_tool(new)
 
     def _item(self, item: JsonObject) -> JsonObject:
         if (new := self._change(item)) is item:
@@ -288,16 +288,17 @@ class _Renewal:
         return item if made == item else JsonObject(made, spliced(item.raw, item, made))
 
 
-def changed_list(own: Mapping[str, bytes], name: str, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:
+def _changed_list(raw: bytes, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:
     """Return a list of the body with other items; None for an empty one."""
-    raw, old, new = own.get(name, b"[]"), [*before], [*after]
+    old, new = [*before], [*after]
     if old == new:
         return raw
     return None if not new else with_items(raw, old, new) if raw[:1] == b"[" else joined(new)
 
 
-def check_untagged(item: Mapping[str, Any], place: str) -> None:
-    """Raise `BadRequest` for a message with the tag of a task: in this form no step would read it."""
+def _checked(check: Check, item: Mapping[str, Any], place: str) -> None:
+    """Check an object, and that it has no tag of a task: in this form no step would read it."""
+    check(item, place)
     if TAG in item:
         wrong(f"{place}.{TAG}", "is read in chat completions only; send the messages of one task here")
 

@@ -11,24 +11,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeGuard
 
-from proxy.chat import CONTROL, OPAQUE, Item, JsonObject, Message, Tool, called_name, encode, raws
+from proxy.chat import CONTROL, OPAQUE, Item, JsonObject, Message, called_name, encode, raws
 from proxy.chat.errors import wrong
 from proxy.chat.parse import Check, ParsedList, parse_list, parse_value
 from proxy.chat.reasoning import is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.tables import table
-from proxy.wires.native import (
-    Grammar,
-    NativeBody,
-    NativeRequest,
-    Unwritable,
-    answer_of,
-    changed_list,
-    check_untagged,
-    plain,
-    read_function,
-    root_of,
-)
+from proxy.wires.native import Grammar, NativeBody, NativeRequest, Unwritable, answer_of, plain, root_of
 
 PATH = "/responses"
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -55,7 +44,6 @@ def _check(item: Mapping[str, Any], place: str) -> None:
     kind = _kind(item)
     if not isinstance(kind, str):
         wrong(f"{place}.type", "must be a string")
-    check_untagged(item, place)
     for name in _NEEDED.get(kind, ()):
         if not isinstance(item.get(name), str):
             wrong(f"{place}.{name}", "must be a string")
@@ -92,11 +80,6 @@ def _read(listed: Sequence[JsonObject]) -> Iterator[Message]:
         yield item.derive(("view", call), partial(_view, item, call))
     if run:
         yield _answer(run)
-
-
-def _read_tool(item: JsonObject) -> Tool:
-    """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-    return read_function(item, "parameters") if item.get("type") == "function" else Tool(item).standing_for(item)
 
 
 def _kind(item: Mapping[str, Any]) -> Any:
@@ -238,19 +221,17 @@ class _WrittenItems(NamedTuple):
     """The messages that stand for the instructions."""
 
 
-def _write(request: NativeRequest) -> Iterator[tuple[str, bytes | None]]:
+def _write(request: NativeRequest) -> tuple[bytes | None, Sequence[bytes]]:
     came = request.came
     written = request.form.fold(("written", id(came.system)), _WrittenItems(), partial(_written, came.system))
     _check_lost(request, written.standing)
-    if came.system is not None:
-        if not written.system:
-            raise Unwritable("the instructions were taken out or merged")
-        message, before = written.system[-1], came.system["content"]
-        root = root_of(message)
-        if root is not None and message is not root:
-            made = _native(before, root.parts, message.parts)
-            yield "instructions", spliced(fields(came.system.raw)["content"], before, made)
-    yield "input", changed_list(came.own, "input", raws(came.items), written.items) or b"[]"
+    if came.system is None:
+        return None, written.items
+    if not written.system:
+        raise Unwritable("the instructions were taken out or merged")
+    before, message = came.system["content"], written.system[-1]
+    made = _native(before, (root_of(message) or message).parts, message.parts)
+    return spliced(fields(came.system.raw)["content"], before, made), written.items
 
 
 def _written(system: JsonObject | None, before: _WrittenItems, messages: Sequence[Message]) -> _WrittenItems:
@@ -265,6 +246,10 @@ def _written(system: JsonObject | None, before: _WrittenItems, messages: Sequenc
             standing.add(id(root))
             items += message.derive("written", partial(tuple, _items_of(message, root)))
     return _WrittenItems((*before.items, *items), before.standing | standing, (*before.system, *instructions))
+
+
+def _is_function(item: JsonObject) -> bool:
+    return item.get("type") == "function"
 
 
 def _write_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -438,7 +423,9 @@ class ResponsesRequest(NativeRequest):
     wire: ClassVar = "responses"
     limits: ClassVar = ("max_output_tokens",)
     names: ClassVar = ("input", "instructions")
-    grammar: ClassVar = Grammar(_check, _read, _write, _with_sealed, _read_tool, _write_tool, _read_field, _write_field)
+    grammar: ClassVar = Grammar(
+        _check, _read, _write, _with_sealed, _is_function, "parameters", _write_tool, _read_field, _write_field
+    )
 
 
 class ResponsesBody(NativeBody):

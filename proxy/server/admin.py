@@ -115,10 +115,9 @@ class Admin:
             admin("/admin/replays", replays.begin, "POST", local=True),
             admin("/admin/replays", replays.cancel, "DELETE", local=True),
             # the page itself shows nothing; what it asks for needs the key
-            *(
-                admin(path, handler, keyed=False, local=True)
-                for path, handler in (("/", to_page), ("/ui", page), ("/ui/{name}", page))
-            ),
+            admin("/", to_page, keyed=False, local=True),
+            admin("/ui", page, keyed=False, local=True),
+            admin("/ui/{name}", page, keyed=False, local=True),
         ]
 
     def _let_in(self, request: Request, *, keyed: bool, own_port: bool, local: bool = False) -> None:

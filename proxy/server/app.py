@@ -291,9 +291,9 @@ class App:
             route = route or path.replace(":path}", "}")
             return HttpRoute(path, Endpoint(handler, route, generation, **options), methods=list(methods))
 
-        def answers(path: str, *, spends: bool = True, **by: Answer) -> HttpRoute:
+        def answers(path: str, route: str = "", *, spends: bool = True, **by: Answer) -> HttpRoute:
             # of all methods: what belongs to no upstream must not be forwarded to one
-            return endpoint(path, by_method(**by), _METHODS, spends=spends)
+            return endpoint(path, by_method(**by), _METHODS, route, spends=spends)
 
         chat = endpoint(CHAT, api.wire(Body), ["POST"])
         rest = Starlette(
@@ -305,9 +305,9 @@ class App:
                 endpoint("/models", by_method(GET=models.find), ["GET"], "/v1/models"),
                 endpoint("/v1/models/{model:path}", by_method(GET=models.get), ["GET"]),
                 endpoint("/models/{model:path}", by_method(GET=models.get), ["GET"], "/v1/models/{model}"),
-                endpoint("/v1/compress", sidecar.compress, _METHODS),
-                endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
-                endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS),
+                answers("/v1/compress", POST=sidecar.compress),
+                answers("/v1/retrieve", "/v1/retrieve/{handle}", GET=sidecar.retrieve),
+                answers("/v1/retrieve/{handle:path}", GET=sidecar.retrieve),
                 answers("/v1/context/share", POST=sharing.give, GET=sharing.received),
                 answers("/v1/context/share/{id:path}", GET=sharing.get, DELETE=sharing.take_back),
                 answers("/v1/explain", POST=explaining.serve),

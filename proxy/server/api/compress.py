@@ -1,7 +1,6 @@
 """The endpoints for other gateways: what a chain makes of a request without sending it, and what left a context."""
 
 import asyncio
-from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
@@ -18,8 +17,7 @@ from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Rewritten, Services
 from proxy.identity import identify
 from proxy.policy import ORIGINALS_READ
-from proxy.server.api.endpoint import check_method, parameters
-from proxy.state.archive import Archives
+from proxy.server.api.endpoint import parameters
 from proxy.state.threads import do_sized
 from proxy.tools.slicing import Mistake, Part, part_of
 from proxy.upstreams.routing import Routes
@@ -33,14 +31,11 @@ class Sidecar:
     """`/v1/compress` and `/v1/retrieve`. Nothing of either reaches an upstream."""
 
     def __init__(self, routes: Routes, pipeline: Pipeline, services: Services) -> None:
-        self._routes = routes
-        self._pipeline = pipeline
-        self._archives: Archives = services.archives
-        self._threads: Executor = services.recalls
+        self._routes, self._pipeline = routes, pipeline
+        self._archives, self._threads = services.archives, services.recalls
 
     async def compress(self, http: Exchange) -> None:
         """`POST /v1/compress`: run the request's chain and answer with the messages that it leaves."""
-        check_method(http, "POST")
         raw = await http.read()
         async with http.watch():
             body = await do_sized(len(raw), partial(body_of, raw))
@@ -53,16 +48,14 @@ class Sidecar:
 
     async def retrieve(self, http: Exchange) -> None:
         """`GET /v1/retrieve/{handle}`: what left a context, or a part of it, for whom it belongs to."""
-        check_method(http, "GET")
         plain = "text/plain" in http.headers.get("accept", "")
         handle = http.scope["path_params"].get("handle", "").strip().lower()
         async with http.watch():
             try:
                 part = Part.of(parameters(http, "path", "first_line", "last_line", "pattern"))
                 if (content := await self._content(handle, http)) is None:
-                    raise NotFound(
-                        "nothing is kept under this handle for this key, or no longer", code="unknown_handle"
-                    )
+                    told = "nothing is kept under this handle for this key, or no longer"
+                    raise NotFound(told, code="unknown_handle")
                 work = partial(_shown, handle, content, part, plain=plain)
                 answer = await asyncio.get_running_loop().run_in_executor(self._threads, work)
             except Mistake as mistake:

@@ -30,7 +30,7 @@ _JSON = (b"content-type", b"application/json")
 NO_STORE = {"cache-control": "no-store"}
 
 Answer = Callable[[Exchange], Awaitable[Any]]
-"""Returns the JSON value that answers a request."""
+"""Returns the JSON value that answers a request; None where it has been answered."""
 
 _HANDLES = ("/v1/retrieve/{handle}", "/v1/memories/{id}")
 """Routes of which telemetry gets no path: what stands in it would open what it names."""
@@ -112,7 +112,9 @@ def by_method(**answers: Answer) -> Handler:
     async def serve(http: Exchange) -> None:
         check_method(http, *answers)
         method = http.scope["method"]
-        await http.tell(await answers["GET" if method == "HEAD" else method](http))
+        answer = await answers["GET" if method == "HEAD" else method](http)
+        if answer is not None:
+            await http.tell(answer)
 
     return serve
 

@@ -250,11 +250,8 @@ class _ClearingWalk:
 
 def clearable(message: Message) -> bool:
     """Return whether a message is a tool result of nothing but text."""
-    content = message.get("content")
-    return message.get("role") == "tool" and (
-        isinstance(content, str)
-        or (isinstance(content, list) and all(isinstance(part.get("text"), str) for part in message.parts))
-    )
+    is_text = all(isinstance(part.get("text"), str) for part in message.parts)
+    return message.get("role") == "tool" and is_text and isinstance(message.get("content"), (str, list))
 
 
 def _freed(size: int) -> int:

@@ -128,8 +128,10 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         born = sizes if sent is talk else (await ctx.tokens.sizes(ctx.incoming.messages))[-len(sent) :]
         await read_ahead(sent, ctx, 2 * count.total / (usable * self.warn_at) - 1)
         room = self._room(request, ctx, usable, count.total - sum(sizes))
-        work = partial(_foresee, talk, sizes, born, room, self.keep_last)
-        cuts, ahead = await ctx.once.run(max(_A_MESSAGE * len(talk), sum(sizes)), work)
+        cuts, ahead = await ctx.once.run(
+            max(_A_MESSAGE * len(talk), sum(sizes)),
+            lambda: foresee(talk, sizes, born, room, self.keep_last, lines_of_results(talk)),
+        )
         measure = SummarySize(room.summary, self.pins)
         if not cuts:
             if ahead is not None and self.summary == "written":
@@ -164,12 +166,6 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         again = self.compress_at if ctx.model.cache.ttl else (self.compress_at + self.cut_to) / 2
         marks = Marks(self.compress_at, self.cut_to, self.critical_at, self.summary_share, self.warn_at, again)
         return Room.of(ctx.model.window, usable, fixed, marks, self.keep_turns)
-
-
-def _foresee(
-    talk: Sequence[Message], sizes: Sequence[int], born: Sequence[int], room: Room, keep: int
-) -> tuple[tuple[Cut, ...], Cut | None]:
-    return foresee(talk, sizes, born, room, keep, lines_of_results(talk))
 
 
 _PARTS = (8, 6, 4, 3, 2, 1)

@@ -207,7 +207,10 @@ class FilterTools(Policy, BringsTools):
 
     def _to_keep(self, request: ChatRequest, tools: Sequence[Tool], tokens: int, *, is_forced: bool) -> str | None:
         """Return why the tools stay as they are, if they do."""
-        if listed(request.tools).derive("searched", lambda: any(map(_is_searched, request.tools))):
+        if listed(request.tools).derive(
+            "searched",
+            lambda: any(tool.get(_DEFERS) or str(tool.get("type")).startswith("tool_search") for tool in request.tools),
+        ):
             # what the provider found is named in the conversation, and must be among the tools
             return "the client has the provider search its tools"
         if is_forced:
@@ -261,10 +264,6 @@ class FilterTools(Policy, BringsTools):
 def _offered(request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int]) -> Listed[Tool]:
     gone = {id(tool) for place, tool in enumerate(tools) if place not in chosen}
     return listed([tool for tool in request.tools if id(tool) not in gone])
-
-
-def _is_searched(tool: Tool) -> bool:
-    return bool(tool.get(_DEFERS)) or str(tool.get("type", "")).startswith("tool_search")
 
 
 def _is_open(request: ChatRequest) -> bool:

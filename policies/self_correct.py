@@ -120,7 +120,7 @@ def _with_notes(request: ChatRequest, incoming: ChatRequest, notes: Mapping[int,
     return request.with_messages(placed(request.messages, blocks)) if blocks else request
 
 
-CUT_OFF = frozenset({"length", "content_filter", "error"})
+_CUT_OFF = frozenset({"length", "content_filter", "error"})
 """Finish reasons of answers that are not all there: they are nobody's mistake."""
 
 _WORDS = 12
@@ -139,7 +139,7 @@ _NAME = re.compile(r"[\w.-]{1,64}")
 
 def faults(sent: ChatRequest, answer: Answer, kinds: frozenset[str]) -> dict[str, str]:
     """Return the kinds of faults, each with a sentence for the model; none for an answer that was cut off."""
-    if answer.finish in CUT_OFF:
+    if answer.finish in _CUT_OFF:
         return {}
     found = {kind: check(sent, answer) for kind, check in _CHECKS.items() if kind in kinds}
     return {kind: sentence for kind, sentence in found.items() if sentence is not None}
@@ -218,9 +218,6 @@ _CHECKS: Mapping[str, Callable[[ChatRequest, Answer], str | None]] = {
     "arguments": _arguments,
     "refusal": _refusal,
 }
-
-KINDS = tuple(_CHECKS)
-"""The kinds of faults that are looked for."""
 
 
 def _refused(refusal: str, text: str) -> frozenset[str] | None:

@@ -59,7 +59,8 @@ class Trusted:
         self.compared = sum([self._add(fact) for fact in known])
         """The number of facts that rules can compare: the others are for a judge."""
         begin = [folded(read.words[0]) for plains in self._plain.values() for read, _ in plains]
-        self._first = frozenset(map(_first_of, (*self._claims, *begin)))
+        every = ((word, _BEGINNING.search(word)) for word in (*self._claims, *begin))
+        self._first = frozenset(first[0] if first else word for word, first in every)
         """The beginnings of all words of which a sentence about a fact has one."""
         self.size = len(known)
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
@@ -145,12 +146,6 @@ def _claim_of(fact: Fact) -> Claim | None:
         language = fact.language or (read.language if read else "en")
         return Claim(name(fact.subject), relation_named(fact.relation), name(fact.object), language)
     return read
-
-
-def _first_of(word: str) -> str:
-    """Return the beginning of a word that stands in every text with the word in it."""
-    begins = _BEGINNING.search(word)
-    return begins[0] if begins else word
 
 
 def _same(one: str, other: str) -> bool:

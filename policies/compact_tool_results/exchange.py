@@ -119,8 +119,11 @@ class ShortenedExchange:
             await self._say_in_less(place, text, is_file=text.message in files)
             lines.append(await self._refer(place, texts, lines, beside=BESIDE if text.message in files else 0))
         for place in await self._chosen(texts) if self._is_read and self._terms.leaves_out else ():
-            if await self._leave_out(texts[place]):
-                lines[place] = shown(texts[place].sent)
+            text = texts[place]
+            if text.form is not None and (handle := await self._keep(text.original)) is not None:
+                text.sent = shortened(text.form, len(text.original), handle)
+                lines[place] = shown(text.sent)
+                self._counts["shortened"] += 1
         for place, own in groupby(texts, key=lambda text: text.message):
             messages[place] = with_text(messages[place], *(text for text in own if text.sent is not text.original))
         if len(messages) > 1 and messages[0].get("tool_calls") and self._terms.leaves_out:
@@ -263,14 +266,6 @@ class ShortenedExchange:
                 least, start = cost, place
             before += text.sent_tokens
         return () if start is None else [place for place in range(start, len(texts)) if saved[place]]
-
-    async def _leave_out(self, text: Text) -> bool:
-        handle = await self._keep(text.original)
-        if handle is None or text.form is None:
-            return False
-        text.sent = shortened(text.form, len(text.original), handle)
-        self._counts["shortened"] += 1
-        return True
 
     async def _with_short_arguments(self, message: Message, others: int) -> Message:
         """Return the calls with short arguments; `others` are the exchange's other tokens."""

@@ -88,7 +88,9 @@ class RecallHistory(Policy):
         sent = of_client(request, ctx.incoming)
         if injected(request.messages, sent, RECALLED):
             return Keep("an earlier step has recalled already")
-        users = [place for place in request.form.places("users", _is_user) if place in sent]
+        users = [
+            place for place in request.form.places("users", lambda each: each.get("role") == "user") if place in sent
+        ]
         if not users:
             return Keep("no user message of the client's stands in the request")
         forms = dict(zip(sent.values(), map(request.messages.__getitem__, sent), strict=True))
@@ -113,10 +115,6 @@ class RecallHistory(Policy):
                 break
             leaving += 1
         await prepare(talk[: min(leaving, len(talk) - 1)], ctx)
-
-
-def _is_user(message: Message) -> bool:
-    return message.get("role") == "user"
 
 
 class _Budget(NamedTuple):
@@ -174,21 +172,17 @@ class _Recollection(Tail[Place]):
             if total + block.tokens + tokens_of(blocks) <= room:
                 blocks[asked] = block
                 break
-        return self._placed(blocks, how) if blocks else Keep("no room for passages" if choice.items else how)
+        if not blocks:
+            return Keep("no room for passages" if choice.items else how)
+        tokens = tokens_of(blocks)
+        why = f"recalled {tokens} tokens of {len(self._gone)} messages that left, {how}"
+        return Rewrite(self.with_blocks(blocks), why, {"recalled_tokens": tokens, "recalled_for": len(blocks)})
 
     def _worth(self, gone: int) -> int:
         """Return how many new tokens cost a part of what it would cost to carry on, in the cache, what left."""
         rules = self.ctx.model.cache
         paid = int(gone * rules.read / max(rules.write, rules.read) * _SPENT) if rules.ttl else gone
         return max(paid, self._policy.beside_tools)
-
-    def _placed(self, blocks: Mapping[int, Block[Place]], how: str) -> Rewrite:
-        tokens = tokens_of(blocks)
-        return Rewrite(
-            self.with_blocks(blocks),
-            why=f"recalled {tokens} tokens of {len(self._gone)} messages that left, {how}",
-            facts={"recalled_tokens": tokens, "recalled_for": len(blocks)},
-        )
 
     async def _choice(
         self, asked: int, budget: _Budget, earlier: Mapping[int, Block[Place]], sizes: Sequence[int]

@@ -155,7 +155,9 @@ class HistorySearch:
         named = there.named(islice(dict.fromkeys(_names(_spaced(question))), _ASKED_FOR))
         listed = None if named else there.with_item(_spaced(question))
         is_listed = listed is not None and self._stands(there, listed)
-        item = None if listed is None or is_listed else self._item(listed, there, candidates)
+        item = None
+        if listed is not None and not is_listed and self._is_missing(there.places[listed]):
+            item = Found(there.places[listed], 1.0, int(candidates.tokens[listed]), is_about=True)
         most, above = (None, 0.0) if named else await self._clear(question, there, words, nearest, floor)
         if most == 0:
             return (
@@ -234,12 +236,6 @@ class HistorySearch:
             return bool(candidates.ask[place])
         text = self._gone[answer].text
         return len(text) > _REPLY and "".join(text.split()) not in self._summary
-
-    def _item(self, place: int, there: "_SearchedMessages", candidates: Candidates) -> Found | None:
-        """Return the numbered list that has the item which a question names, unless it stands in the prompt."""
-        if not self._is_missing(there.places[place]):
-            return None
-        return Found(there.places[place], 1.0, int(candidates.tokens[place]), is_about=True)
 
     def _stands(self, there: "_SearchedMessages", place: int) -> bool:
         """Return True if the summary says a passage; an attachment stands nowhere but in its message."""

@@ -94,20 +94,15 @@ def _of_sentence(text: str, sentence: Sentence) -> Iterator[Statement]:
     pieces = [(a, b) for a, b in zip(cuts[::2], cuts[1::2], strict=True) if whole[a:b].strip(" ,.;:!?¿¡\x00")]
     asks = False
     for a, b in pieces:
-        folded = _expanded(whole[a:b])
+        folded = whole[a:b]
+        for pattern, full in _CONTRACTIONS:  # `do not` for `don't` and `dont`
+            folded = pattern.sub(full, folded)
         if CUES["unstated"].search(folded) or CUES["unstated"].search(sentence.text[a:b]):
             return  # the rest of the sentence depends on it
         asks = asks or ("?" in whole and (len(pieces) == 1 or CUES["asking"].search(folded) is not None))
         kind: Kind = "request" if CUES["request"].search(folded) else "question" if asks else "statement"
         start, end = sentence.start + a, sentence.start + b
         yield _statement(start, end, kind, folded, sentence.text[a:b][: len(folded)], _quoted(text[start:end]))
-
-
-def _expanded(folded: str) -> str:
-    """Return a folded text with its negations written out: `do not` for `don't` and `dont`."""
-    for pattern, full in _CONTRACTIONS:
-        folded = pattern.sub(full, folded)
-    return folded
 
 
 def _statement(start: int, end: int, kind: Kind, folded: str, raw: str, quote: str) -> Statement:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from policies.validate_content.content import Item, injected, items, mark, passages
+from policies.validate_content.content import Item, injected, items, passages
 from policies.validate_content.measures import HOUR, Verdict, fault, freshness, judge, overall, present, stated
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import Stretch, TextChange, changed, placed
@@ -150,7 +150,7 @@ class ValidateContent(Policy, RefusesContent):
         places = {at: place for place, at in of_client(request, ctx.incoming).items()}
         notes, marked, changes = defaultdict[int, list[str]](list), dict[int, Message](), list[TextChange]()
         for item, words in poor:
-            place, line = places.get(item.place), mark(words)
+            place, line = places.get(item.place), f"[quality check: {words}]"
             if item.stretch is not None or place is None:
                 back = [item.stretch] if item.stretch is not None else passages(request, ctx.incoming, item.text)
                 changes += [each for one in back if (each := await self._change(one, request, item, line, ctx))]

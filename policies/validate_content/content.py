@@ -14,7 +14,6 @@ from proxy.chat.texts import texts_of
 
 _ENDS = 1000
 """Characters of each end of a user's message that count as the question."""
-_MARK = "[quality check: "
 
 
 class Item(NamedTuple):
@@ -99,11 +98,6 @@ def passages(request: ChatRequest, incoming: ChatRequest, content: str) -> Itera
     """Yield where passages of a content stand that left the request, and that an earlier step has brought back."""
     for place, text, _ in _blocks(request, incoming, (RECALLED,)):
         yield from (Stretch(place, *span) for span in passage_spans(text, content))
-
-
-def mark(fault: str) -> str:
-    """Return the line in front of a text with a fault."""
-    return f"{_MARK}{fault}]"
 
 
 def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[int, str, str]]:

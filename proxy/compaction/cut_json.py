@@ -39,7 +39,9 @@ def cut_off(text: str) -> CutOff | None:
     within = last[0][0] == '"' and last[1] != '"'
     begun = _HALF.sub(r"\1", text) + '"' if within else _without_half_a_literal(text.rstrip())
     if last[0][0] == '"':
-        begun = _without_half_a_member(begun, last.start(), closing[-1])
+        before = begun[: last.start()].rstrip()  # a key at the end has no value
+        is_key = closing[-1] == "}" and begun.endswith('"') and before[-1:] in ("{", ",")
+        begun = before if is_key or begun.endswith(":") else begun
     # what cut the text off may have said so on a line of its own, now the end of a string
     value = parsed(begun.removesuffix(",") + "".join(reversed(closing)), strict=False)
     if value is None:
@@ -79,12 +81,6 @@ def _without_half_a_literal(text: str) -> str:
     if _HALF_A_NUMBER.fullmatch(found[0]):
         return text[: found.start()].rstrip()
     return text[: found.start()] + next((word for word in _WORDS if word.startswith(found[0])), found[0])
-
-
-def _without_half_a_member(text: str, key: int, closing: str) -> str:
-    """Return a text without the key at its end that has no value; `key` is where the last string starts."""
-    alone = closing == "}" and text.endswith('"') and text[:key].rstrip()[-1:] in ("{", ",")
-    return text[:key].rstrip() if alone or text.endswith(":") else text
 
 
 def json_value(text: str) -> Pairs | list[Any] | None:

@@ -27,19 +27,13 @@ _LAYERS = 6
 def unwrapped(text: str, *, squeeze: bool = True) -> str:
     """Return a text without its layers that have no content, else the very same. JSON is squeezed if `squeeze`."""
     for _ in range(_LAYERS):
-        inner = _printed(text) or _enveloped(text) or (_as_seen(text) if squeeze else None)
-        if not inner:
+        # a terminal's output is as it was seen last, without colours
+        inner = _printed(text) or _enveloped(text) or (last_written(_COLOUR.sub("", text)) if squeeze else text)
+        if not inner or inner == text:
             break
         text = inner
     short = bare(text) if squeeze else text
     return short if len(short) < len(text) else text
-
-
-def _as_seen(text: str) -> str | None:
-    """Return a terminal's output as it was seen last, without colours; None where that is all of it."""
-    seen = _COLOUR.sub("", text) if "\x1b[" in text else text
-    seen = last_written(seen)
-    return None if seen == text else seen
 
 
 def last_written(text: str) -> str:

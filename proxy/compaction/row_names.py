@@ -19,7 +19,6 @@ _DIFFERENT = 0.7
 """Of the rows of a table so many have a name that no other has."""
 _FEW = 60
 """Rows that are looked at to find what names them."""
-_START = 300
 _NAME = re.compile(r"[\w./:@#$+-]{1,60}")
 _CELL_OF_ROW = re.compile(r'"(?:[^"\\]|\\.){0,200}"|(?:(?!  )[^\t;|,<>])+')
 _HIT = re.compile(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.self_correct import KINDS, faults
+from policies.self_correct import SelfCorrect, faults
 from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.chat.answer import Answer
 
@@ -31,7 +31,7 @@ def sent(*said: str, tools: tuple[Tool, ...] = (), system: str = "", **rest: Any
 
 
 def found(request: ChatRequest, answer: Answer) -> dict[str, str]:
-    return faults(request, answer, frozenset(KINDS))
+    return faults(request, answer, frozenset(SelfCorrect().kinds))
 
 
 def call(arguments: str, name: str = "book") -> Answer:

@@ -53,13 +53,15 @@ def read(path: Path) -> list[Conversation]:
 
     Requests that were saved without messages, which the vendor had, are left out with a warning.
     """
-    talks: dict[str, list[RecordedRequest]] = {}
-    sources: dict[str, str] = {}
+    talks: dict[tuple[str, int], list[RecordedRequest]] = {}
+    sources: dict[tuple[str, int], str] = {}
     stored: Stored = {}
     empty: list[str] = []
     for place, row, line in _rows(path):
         try:
             for item in _unpacked(row):
+                # several lists may have one name
+                number = len(talks) if _is_list(item) else -1
                 for saved in _as_saved(item, f"{path.stem}-{len(talks) + 1}"):
                     whole, own = _whole(saved, stored), item.get("request", item)
                     if own is not item and not _has_messages(whole["request"]):
@@ -69,8 +71,8 @@ def read(path: Path) -> list[Conversation]:
                     is_own = item is row and whole["request"] is own
                     raw = None if not is_own else line if own is item else Body(line).raw_of("request")
                     point, name = _point(whole, raw)
-                    talks.setdefault(name, []).append(point)
-                    sources.setdefault(name, str(item.get("source", path.stem)))
+                    talks.setdefault((name, number), []).append(point)
+                    sources.setdefault((name, number), str(item.get("source", path.stem)))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, BadRequest) as error:
             told = str(error) if isinstance(error, BadRequest) else f"no conversation ({type(error).__name__}: {error})"
             raise BadRequest(f"{place}: {told}; docs/how-to/replay.md has the forms") from None
@@ -79,7 +81,7 @@ def read(path: Path) -> list[Conversation]:
         print(f"warning: {told}", file=sys.stderr)
     if not talks:
         raise BadRequest(f"{path}: no conversation in it")
-    return [Conversation(name, sources[name], _answered(points)) for name, points in talks.items()]
+    return [Conversation(key[0], sources[key], _answered(points)) for key, points in talks.items()]
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:

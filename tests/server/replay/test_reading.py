@@ -35,6 +35,11 @@ def test_a_message_list_has_its_request_points(tmp_path: Path) -> None:
     assert [point.answer for point in found.points] == [TALK[2], TALK[4]]
 
 
+def test_lists_of_one_name_are_conversations_of_their_own(tmp_path: Path) -> None:
+    found = read(written(tmp_path, *[{"id": "one", "messages": TALK}] * 2))
+    assert [(each.name, sizes(each)) for each in found] == [("one", [2, 4])] * 2
+
+
 def test_of_a_plain_message_list_each_answer_was_asked_for(tmp_path: Path) -> None:
     (found,) = read(written(tmp_path, {"messages": TALK}))
     assert (found.name, sizes(found)) == ("talks-1", [2, 4])

@@ -125,7 +125,7 @@ class MemoryTable:
 
     async def _make_room(self, tenant: str) -> None:
         """Let the users leave who were asked about longest ago, for one who has no memories yet."""
-        names = await self._store.latest(_versions(tenant), limit=_ROWS)
+        names = await self._store.keys(_versions(tenant), limit=_ROWS, latest=True)
         for leaving in map(_owner, names[self._max_users - 1 :]):
             if leaving.user:
                 await self.clear(leaving)

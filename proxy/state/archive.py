@@ -213,7 +213,7 @@ class BoundArchive:
         if self._own is not None:
             return tuple(reversed(self._own))[:limit]
         try:
-            keys = await archives.store.latest(self._claims, limit=limit)
+            keys = await archives.store.keys(self._claims, limit=limit, latest=True)
         except StoreError as error:
             archives.warn("search", error)
             raise

@@ -344,30 +344,24 @@ class RedisStore(Store):
         for some in batches(keys, _AT_ONCE):
             await self.server.run(_DELETE, self._keys(some), ())
 
-    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        return tuple(key for _, key in await self._used(prefix, limit))
-
-    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        used = await self._used(prefix, None)
-        used.sort(key=lambda each: each[0], reverse=True)
-        return tuple(key for _, key in used[:limit])
-
-    async def aclose(self) -> None:
-        await self.server.aclose()
-
-    async def _used(self, prefix: str, limit: int | None) -> list[tuple[bytes, str]]:
-        """Return the keys that start with a prefix, in order, each behind the time of its last use."""
+    async def keys(self, prefix: str, *, limit: int = 1000, latest: bool = False) -> tuple[str, ...]:
         start = self._key(prefix)
         low, high = b"[" + start, b"[" + start + b"\xff"  # which is in no text
-        used: list[tuple[bytes, str]] = []
-        while limit is None or len(used) < limit:
-            size = _PAGE if limit is None else min(_PAGE, limit - len(used))
+        used: list[tuple[bytes, bytes]] = []
+        """Keys in order, each behind the time of its last use."""
+        while latest or len(used) < limit:
+            size = _PAGE if latest else min(_PAGE, limit - len(used))
             seen, last, found = await self.server.run(_NAMES, (self._index,), (low, high, size))
-            used += [(when, key.removeprefix(self._prefix).decode(errors="surrogatepass")) for when, key in found]
+            used += found
             if seen < size:
                 break
             low = b"(" + last
-        return used
+        if latest:
+            used.sort(key=lambda each: each[0], reverse=True)
+        return tuple(key.removeprefix(self._prefix).decode(errors="surrogatepass") for _, key in used[:limit])
+
+    async def aclose(self) -> None:
+        await self.server.aclose()
 
     def _keys(self, keys: Collection[str]) -> list[bytes]:
         return [self._index, *map(self._key, keys)]

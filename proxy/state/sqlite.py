@@ -100,11 +100,11 @@ class SqliteStore(Store):
         rows = [{"key": key} for key in keys]
         await self._run(lambda database: database.executemany(_SQL["delete"], rows), synced=True)
 
-    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        return await self._names("keys", prefix, limit)
-
-    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        return await self._names("latest", prefix, limit)
+    async def keys(self, prefix: str, *, limit: int = 1000, latest: bool = False) -> tuple[str, ...]:
+        known = {"first": prefix, "end": prefix + chr(0x10FFFF), "now": self._clock(), "limit": limit}
+        statement = _SQL["latest" if latest else "keys"]
+        rows = await self._run(lambda database: database.execute(statement, known).fetchall(), writes=False)
+        return tuple(key for (key,) in rows)
 
     async def look(self) -> None:
         try:
@@ -159,11 +159,6 @@ class SqliteStore(Store):
         is_recent = oldest is not None and oldest > self._clock() - SHORT
         return is_recent and used_bytes(database) >= FULL * self._max_bytes
 
-    async def _names(self, statement: str, prefix: str, limit: int) -> tuple[str, ...]:
-        known = {"first": prefix, "end": prefix + chr(0x10FFFF), "now": self._clock(), "limit": limit}
-        rows = await self._run(lambda database: database.execute(_SQL[statement], known).fetchall(), writes=False)
-        return tuple(key for (key,) in rows)
-
 
 _MOST = 2**28
 
@@ -191,13 +186,10 @@ class Overlay(SqliteStore):
         own = await super().touch(keys, ttl=ttl)
         return own | {key for key in keys if key not in own and await self._below.get(key) is not None}
 
-    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        found = {*await super().keys(prefix, limit=limit), *await self._below.keys(prefix, limit=limit)}
-        return tuple(sorted(found)[:limit])
-
-    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        found = (*await super().latest(prefix, limit=limit), *await self._below.latest(prefix, limit=limit))
-        return tuple(dict.fromkeys(found))[:limit]
+    async def keys(self, prefix: str, *, limit: int = 1000, latest: bool = False) -> tuple[str, ...]:
+        own = await super().keys(prefix, limit=limit, latest=latest)
+        found = dict.fromkeys((*own, *await self._below.keys(prefix, limit=limit, latest=latest)))
+        return tuple(found if latest else sorted(found))[:limit]
 
     async def clear(self) -> None:
         await self._run(lambda database: database.execute("DELETE FROM Cache"))

@@ -86,12 +86,8 @@ class Store(Protocol):
         pass
 
     @abstractmethod
-    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        """Return the first `limit` keys that start with `prefix`, in the order of their code points."""
-
-    @abstractmethod
-    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """Return the `limit` keys that start with `prefix` and were used last, the latest first."""
+    async def keys(self, prefix: str, *, limit: int = 1000, latest: bool = False) -> tuple[str, ...]:
+        """Return the first `limit` keys that start with `prefix`, in order; or those used last, the latest first."""
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -46,7 +46,7 @@ async def test_a_hit_takes_the_work_of_a_miss(people: tuple[Client, Client], mon
 
         return noted
 
-    for name in ("get", "get_all", "put", "put_all", "add", "touch", "delete", "keys", "latest"):
+    for name in ("get", "get_all", "put", "put_all", "add", "touch", "delete", "keys"):
         monkeypatch.setattr(SqliteStore, name, noting(name, getattr(SqliteStore, name)))
 
     async def work(handle: str, headers: dict[str, str]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ async def test_what_is_below_is_read_and_what_is_written_stays_above() -> None:
     assert await over.touch(["a/1", "a/3", "a/4"], ttl=TTL) == {"a/1", "a/3"}
     assert await over.keys("a/") == ("a/1", "a/2", "a/3")
     assert await over.keys("a/", limit=2) == ("a/1", "a/2")
-    assert await over.latest("a/", limit=2) == ("a/3", "a/2")
+    assert await over.keys("a/", limit=2, latest=True) == ("a/3", "a/2")
     await over.delete(["a/1", "a/2"])
     assert (await below.get("a/1"), await below.get("a/2"), await below.get("a/3")) == (b"one", b"two", None)
     assert await over.get("a/2") == b"two"

@@ -364,7 +364,7 @@ async def test_many_names_are_read_page_by_page(
     left = names[:3] + names[17:]
     assert await store.keys("a/") == tuple(left)
     assert await store.keys("a/", limit=8) == tuple(left[:8])
-    assert await store.latest("a/", limit=30) == tuple(left)
+    assert await store.keys("a/", limit=30, latest=True) == tuple(left)
     assert await store.touch([*names, "none"], ttl=100) == set(left)
     await store.delete(names)
     assert await store.keys("") == ("b",)
@@ -438,7 +438,7 @@ async def test_the_rights_that_are_documented_are_enough(running: RedisProcess) 
     assert await store.touch(["a"], ttl=1000) == {"a"}
     assert await store.keys("") == ("a", "b")
     await store.delete(["a"])
-    assert await store.latest("", limit=5) == ("b",)
+    assert await store.keys("", limit=5, latest=True) == ("b",)
     assert await RedisCounters(store.server).add({"n": 1}, ttl=1000) == {"n": 1.0}
     assert await RedisCounters(store.server).read(["n"]) == {"n": 1.0}
     assert (store.losses, store.degraded) == (0, None)

@@ -149,9 +149,9 @@ async def test_what_was_used_last_comes_first(store: Store, clock: MovedClock) -
         await store.put(key, b"", ttl=10 if key == "a/gone" else 1000)
     clock.now += 100
     await store.touch(["a/1"], ttl=1000)
-    assert await store.latest("a/", limit=10) == ("a/1", "a/2", "a/3")
-    assert await store.latest("a/", limit=1) == ("a/1",)
-    assert await store.latest("c/", limit=1) == ()
+    assert await store.keys("a/", limit=10, latest=True) == ("a/1", "a/2", "a/3")
+    assert await store.keys("a/", limit=1, latest=True) == ("a/1",)
+    assert await store.keys("c/", limit=1, latest=True) == ()
 
 
 async def test_several_values_are_set_together_or_not_at_all(store: Store) -> None:

@@ -158,7 +158,12 @@ class Models:
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
         plain = canonical(name)
         row = self.table.find(plain)
-        facts = _of_row(self.table, row) if row else {**_UNKNOWN}
+        facts: dict[str, Any] = {**_UNKNOWN}
+        if row:
+            prices = Prices(*row.prices, *(row.above or ()))
+            rest = {"prices": prices, "cache": self.table.caches[row.cache], "source": "table"}
+            facts = msgspec.structs.asdict(row) | rest
+            del facts["match"], facts["above"]
         facts["binds_reasoning"] = not (ollama or any(_matches(plain, glob) for glob in self.table.unbound))
         if ollama:
             facts |= {"window": OLLAMA_WINDOW, "max_input": None, "max_output": None, "reserve": None}
@@ -179,16 +184,6 @@ def with_window(profile: ModelProfile, window: int, source: str) -> ModelProfile
     if profile.max_output >= profile.window:
         known["max_output"] = None
     return _profile(profile.name, known)
-
-
-def _of_row(table: ModelTable, row: ModelRow) -> dict[str, Any]:
-    facts = msgspec.structs.asdict(row)
-    del facts["match"], facts["above"]
-    return facts | {
-        "prices": Prices(*row.prices, *(row.above or ())),
-        "cache": table.caches[row.cache],
-        "source": "table",
-    }
 
 
 def _of_list(facts: Mapping[str, Any], listed: ListedModel) -> dict[str, Any]:

@@ -50,16 +50,11 @@ class OpenAI(Upstream):
     async def send(self, call: Call) -> Reply:
         """Forward a call; an answer that is an event stream is relayed as it arrives, any other is read whole."""
         headers = without_credentials(call.headers) if self._has_own_key else fitting(call.headers, self, call.model)
-        response = await self._transport.request(
-            call.method, self._url(call), {**headers, **self._own_headers}, call.body or None
-        )
+        is_plain = call.path == CHAT and not call.query
+        url = self._chat if is_plain else URL(f"{self._base}{call.target}", encoded=True)
+        response = await self._transport.request(call.method, url, {**headers, **self._own_headers}, call.body or None)
         reply = await relay(response)
         return self._translated(call, reply) if reply.chunks is None else reply
-
-    def _url(self, call: Call) -> URL:
-        if call.path == CHAT and not call.query:
-            return self._chat
-        return URL(f"{self._base}{call.target}", encoded=True)
 
     def _translated(self, call: Call, reply: Reply) -> Reply:
         """Return the answer. The refusal of a chat that does not fit gets the status and code that clients know."""

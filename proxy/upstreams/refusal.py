@@ -56,8 +56,11 @@ def find_overflow(text: str) -> Overflow | None:
     patterns = _patterns()
     if patterns["not"][0].search(text) or not any(sign.search(text) for sign in patterns["sign"]):
         return None
-    prompt, window = _first(patterns["prompt"], text), _first(patterns["window"], text)
-    return Overflow(_number(prompt), _number(window), window[0] if window else "")
+    prompt, window = (
+        next(filter(None, (each.search(text) for each in patterns[kind])), None) for kind in ("prompt", "window")
+    )
+    sizes = [None if match is None else int(match["n"].replace(",", "")) for match in (prompt, window)]
+    return Overflow(sizes[0], sizes[1], window[0] if window else "")
 
 
 def read_refusal(status: int, body: bytes) -> Overflow | None:
@@ -125,14 +128,6 @@ def _texts(value: Any, name: str = "", depth: int = 4) -> Iterator[str]:
     elif isinstance(value, list) and depth:
         for inner in value[:8]:
             yield from _texts(inner, name, depth - 1)
-
-
-def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> re.Match[str] | None:
-    return next((match for each in patterns if (match := each.search(text))), None)
-
-
-def _number(match: re.Match[str] | None) -> int | None:
-    return None if match is None else int(match["n"].replace(",", ""))
 
 
 @cache

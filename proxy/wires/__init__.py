@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import ClassVar
 
 from proxy.chat import encode
 from proxy.chat.answer import Answer
@@ -17,10 +16,10 @@ from proxy.wires.rounds import AnswerRound, MessagesRound, ResponsesRound, under
 
 
 class Wire:
-    """A form in which clients speak. What upstreams send in it passes as it is."""
+    """A form in which clients speak. What upstreams send in it passes as it is; errors are those of OpenAI's chat."""
 
-    body: ClassVar[type[Body]]
-    round: ClassVar[type[AnswerRound]]
+    def __init__(self, body: type[Body], round: type[AnswerRound]) -> None:
+        self.body, self.round = body, round
 
     def answer(self, body: bytes, *, streamed: bool) -> Answer | None:
         """Return the answer in a body or a whole stream; None where there is none that can be read, as in an error."""
@@ -40,18 +39,8 @@ class Wire:
         return b"data: " + self.error(error)
 
 
-class ChatWire(Wire):
-    """OpenAI's chat completions, the form that policies see, too."""
-
-    body: ClassVar = Body
-    round: ClassVar = ChatRound
-
-
 class MessagesWire(Wire):
     """Anthropic's Messages: its clients are Claude Code and Anthropic's SDKs."""
-
-    body: ClassVar = MessagesBody
-    round: ClassVar = MessagesRound
 
     def error(self, error: PenstockError) -> bytes:
         """Return the body of an error. Claude Code knows by its words that a prompt is too long."""
@@ -67,16 +56,16 @@ class MessagesWire(Wire):
 class ResponsesWire(Wire):
     """OpenAI's Responses: its clients are Codex and the newer frameworks."""
 
-    body: ClassVar = ResponsesBody
-    round: ClassVar = ResponsesRound
-
     def error_event(self, error: PenstockError) -> bytes:
         told = {"type": "error", "code": error.code, "message": error.message, "param": error.param}
         return b"event: error\ndata: " + encode({**told, "sequence_number": 0})
 
 
-WIRES: Mapping[str, Wire] = {wire.body.wire: wire for wire in (ChatWire(), MessagesWire(), ResponsesWire())}
-"""All wires, by name."""
+WIRES: Mapping[str, Wire] = {
+    "chat": Wire(Body, ChatRound),
+    "messages": MessagesWire(MessagesBody, MessagesRound),
+    "responses": ResponsesWire(ResponsesBody, ResponsesRound),
+}
 
 _NATIVE = re.compile(r"(?:/v1)?/(messages|responses)(?:/|$)", re.IGNORECASE)
 

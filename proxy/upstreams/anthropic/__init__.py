@@ -270,9 +270,7 @@ class AnthropicAnswer:
     def usage(self, facts: Facts) -> dict[str, Any]:
         """Return OpenAI's `usage` of all rounds, and note the figures."""
         used = spent(*(each.usage for each in self.rounds))
-        details = used["prompt_tokens_details"]
-        facts |= {name: used[name] for name in ("prompt_tokens", "completion_tokens")}
-        facts |= {"cached_tokens": details["cached_tokens"]}
-        if written := details.get("cache_write_tokens"):
-            facts["written_tokens"] = written
+        counts = {**used, **used["prompt_tokens_details"]}
+        facts |= {name: counts[name] for name in ("prompt_tokens", "completion_tokens", "cached_tokens")}
+        facts |= {"written_tokens": counts["cache_write_tokens"]} if "cache_write_tokens" in counts else {}
         return used

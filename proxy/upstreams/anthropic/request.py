@@ -79,7 +79,10 @@ class AnthropicRequest:
         self._rest, self._ignored = asked.rest, asked.ignored
         self._able = features_of(request.model)
         self._messages = AnthropicMessages(asked, system_messages=self._able.system_messages)
-        self._limit = self._max_tokens(most, room)
+        limits = ((name, self._rest[name]) for name in request.limits if name in self._rest)
+        name, wanted = next(limits, ("", max(1, room)))  # without a limit, all the room that there is
+        self._ignored |= {name} if name and wanted > most else set()
+        self._limit = min(int(wanted), most)
 
     def translation(self) -> Translation:
         rest, stops = self._rest, self._asked.stops
@@ -104,15 +107,6 @@ class AnthropicRequest:
         if len(body["stop_sequences"] or ()) < len(stops):
             self._ignored.add("stop")
         return self._asked.translation({name: value for name, value in body.items() if value != {}}, READ)
-
-    def _max_tokens(self, most: int, room: int) -> int:
-        """Return the client's limit, up to the model's maximum; without one, all the room that there is."""
-        for name in ("max_completion_tokens", "max_tokens"):
-            if name in self._rest:
-                if self._rest[name] > most:
-                    self._ignored.add(name)
-                return min(int(self._rest[name]), most)
-        return max(1, min(most, room))
 
     def _metadata(self) -> dict[str, str] | None:
         """Return the user for Anthropic's search for abuse: an opaque name, no address or number of a person."""

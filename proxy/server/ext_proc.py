@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, message_factory
 from orjson import loads
 from yarl import URL
 
@@ -55,8 +55,8 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 """Fields of the messages: number and type; `*` is a repeated one."""
 
 
-def _classes() -> dict[str, Any]:
-    """Return the class of each message, from a pool of their own, so that other packages may have them too."""
+def _classes() -> tuple[Any, Any]:
+    """Return the classes of a call's messages, from a pool of their own, so that other packages may have them too."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="penstock/ext_proc.proto", package=_PACKAGE, syntax="proto3")
     for name, members in _MESSAGES.items():
@@ -69,14 +69,11 @@ def _classes() -> dict[str, Any]:
             else:
                 of = {"type": getattr(kinds, f"TYPE_{plain.upper()}")}
             message.field.add(name=field, number=number, label=label, **of)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    found = (pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in _MESSAGES)
-    return {each.name: message_factory.GetMessageClass(each) for each in found}
+    made = message_factory.GetMessages([file])
+    return made[f"{_PACKAGE}.ProcessingRequest"], made[f"{_PACKAGE}.ProcessingResponse"]
 
 
-MESSAGES = _classes()
-Request, Response = MESSAGES["ProcessingRequest"], MESSAGES["ProcessingResponse"]
+Request, Response = _classes()
 
 METHOD = f"/{_PACKAGE}.ExternalProcessor/Process"
 _PATHS = ("/chat/completions", "/messages", "/responses")

@@ -70,10 +70,14 @@ def test_it_starts_penstock_as_the_first_process() -> None:
     assert f"PENSTOCK_PORT={settings.server.port}" in FINAL
 
 
-def test_versions_agree() -> None:
+def test_versions_agree_and_the_chart_and_the_changelog_have_them() -> None:
     assert re.findall(r"^ARG VERSION=(.*)$", FINAL, re.MULTILINE) == [proxy.__version__]
     assert COMPOSE["services"]["penstock"]["image"] == f"penstock:{proxy.__version__}"
     assert re.search(r"^ARG PYTHON=3\.11\.\d+-slim-bookworm$", DOCKERFILE, re.MULTILINE)
+    chart = yaml.safe_load((ROOT / "helm/penstock/Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == proxy.__version__
+    released = [each for each in re.findall(r"^## (\S+)", CHANGELOG, re.MULTILINE) if each != "Unreleased"]
+    assert not released or released[0] == proxy.__version__
 
 
 def test_the_lines_that_the_build_edits_are_there() -> None:
@@ -254,21 +258,18 @@ WITHOUT = {"helm-sdkpy"}
 """The Makefile installs it beside the rest, for the tests of the chart; it is in no image."""
 
 
-def test_what_is_pinned_has_hashes_of_the_same_version() -> None:
+def test_entries_have_hashes_and_what_is_pinned_those_of_the_same_version() -> None:
+    text = (ROOT / "constraints.hashes.txt").read_text()
+    assert len(HASHED) == len(re.findall(r"^\w", text, re.MULTILINE))
+    for entry in HASHED.values():
+        assert re.fullmatch(r"[^\n]+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\\n)?)+", entry), entry
     pins = {f"{name}=={version}" for name, version in PINS.items() if name not in WITHOUT}
     assert pins - HASHED.keys() == set(), "run `make hashes`"
     # what has hashes only is for other systems, or for torch's build for CUDA
     assert {pin.partition("==")[0] for pin in HASHED.keys() - pins} & PINS.keys() == set()
 
 
-def test_every_entry_has_hashes() -> None:
-    text = (ROOT / "constraints.hashes.txt").read_text()
-    assert len(HASHED) == len(re.findall(r"^\w", text, re.MULTILINE))
-    for entry in HASHED.values():
-        assert re.fullmatch(r"[^\n]+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\\n)?)+", entry), entry
-
-
-def test_an_extra_needs_what_the_extras_in_it_need() -> None:
+def test_an_extra_and_all_have_what_they_need() -> None:
     requirements = NEEDED["requirements"]
     assert list(requirements(PROJECT, "")) == PROJECT["dependencies"]
     assert list(requirements(PROJECT, "redis,vector")) == ["redis>=8,<9", "qdrant-client>=1.12,<2"]
@@ -277,9 +278,6 @@ def test_an_extra_needs_what_the_extras_in_it_need() -> None:
     assert set(requirements(PROJECT, "all")) == {need for name in parts for need in extras[name]}
     with pytest.raises(KeyError):
         list(requirements(PROJECT, "everything"))
-
-
-def test_what_all_needs_directly_has_hashes() -> None:
     names = {pin.partition("==")[0] for pin in HASHED}
     for need in [*PROJECT["dependencies"], *NEEDED["requirements"](PROJECT, "all")]:
         name = re.match(r"[\w.-]+", need)
@@ -309,13 +307,6 @@ def test_advisories_concern_the_versions_that_they_name() -> None:
 
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
-
-
-def test_the_chart_and_the_changelog_are_of_the_version() -> None:
-    chart = yaml.safe_load((ROOT / "helm/penstock/Chart.yaml").read_text())
-    assert chart["version"] == chart["appVersion"] == proxy.__version__
-    released = [each for each in re.findall(r"^## (\S+)", CHANGELOG, re.MULTILINE) if each != "Unreleased"]
-    assert not released or released[0] == proxy.__version__
 
 
 @pytest.mark.parametrize(("tag", "fault"), [

@@ -51,13 +51,10 @@ def test_links_lead_to_pages_and_headings(page: Path) -> None:
     assert wrong == []
 
 
-def test_the_index_links_every_page() -> None:
+def test_the_index_links_every_page_and_code_names_only_pages_that_exist() -> None:
     index = text_of("README.md")
     pages = [str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")]
     assert [page for page in pages if page != "README.md" and f"]({page})" not in index] == []
-
-
-def test_code_names_only_pages_that_exist() -> None:
     files = [ROOT / name for name in ("Dockerfile", "Makefile", "config.yaml", "compose.yaml", "pyproject.toml")]
     files += [path for folder in ("proxy", "policies", "helm", "benchmarks") for path in (ROOT / folder).rglob("*.*")]
     texts = {path: path.read_text() for path in files if path.suffix in {"", ".py", ".md", ".yaml", ".toml", ".txt"}}

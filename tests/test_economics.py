@@ -18,13 +18,6 @@ def pieces(*parts: str | int) -> list[Piece]:
     return [Piece(key, int(tokens)) for key, tokens in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def test_a_prefix_below_the_minimum_is_not_cached_and_has_no_premium() -> None:
-    assert request_cost(FIVE_MINUTES, None, pieces("a", 100)) == 100
-    assert cached_tokens(FIVE_MINUTES, 1023) == 0
-    assert cached_tokens(FIVE_MINUTES, 1024) == 1024
-    assert cached_tokens(UNCACHED, 10**6) == 0
-
-
 @pytest.mark.parametrize(("rules", "before", "cost"), [
     pytest.param(FIVE_MINUTES, None, 1.25 * 3000, id="the first request writes all"),
     pytest.param(FIVE_MINUTES, pieces("a", 2000), 0.1 * 2000 + 1250, id="a prefix is read, the rest written"),
@@ -58,9 +51,13 @@ def test_the_edges(rules: CacheRules, removed: int, rewritten: int, turns: float
     assert turns_to_pay(rules, removed, rewritten) == turns
 
 
-def test_without_a_cache_every_removal_pays() -> None:
+def test_without_a_cache_every_removal_pays_and_short_prefixes_have_no_premium() -> None:
     assert pays(UNCACHED, 1, 10**6, turns=0)
     assert not pays(UNCACHED, 0, 10**6, turns=9)
+    assert request_cost(FIVE_MINUTES, None, pieces("a", 100)) == 100
+    assert cached_tokens(FIVE_MINUTES, 1023) == 0
+    assert cached_tokens(FIVE_MINUTES, 1024) == 1024
+    assert cached_tokens(UNCACHED, 10**6) == 0
 
 
 @pytest.mark.parametrize(("rules", "full", "short", "growth", "shorter_is_cheaper"), [

@@ -28,10 +28,14 @@ def test_the_same_key_is_the_same_tenant_and_clients_without_one_share_one() -> 
     assert len({*tenants, "anonymous"}) == len(keys) + 1
 
 
-def test_a_tenant_is_a_hash_that_can_be_part_of_a_key_or_a_path() -> None:
+def test_a_tenant_is_a_hash_and_a_conversation_with_a_name_is_told_by_it() -> None:
     who = identify("Bearer sk-very-secret")
     assert re.fullmatch("[0-9a-f]{32}", who.tenant)
     assert "secret" not in repr(who)
+    mine = identify("k", "s u1", "mine").session
+    assert mine == identify("k", "s u9", "mine").session
+    assert mine not in (identify("k", "s u1", "other").session, identify("k", "s u1").session)
+    assert "mine" not in mine
 
 
 @pytest.mark.parametrize(("one", "other", "same"), [
@@ -45,13 +49,6 @@ def test_a_tenant_is_a_hash_that_can_be_part_of_a_key_or_a_path() -> None:
 ])  # fmt: skip
 def test_a_conversation_is_told_by_its_opening(one: str, other: str, same: bool) -> None:
     assert (identify("k", one).session == identify("k", other).session) is same
-
-
-def test_a_conversation_with_a_name_is_told_by_it() -> None:
-    mine = identify("k", "s u1", "mine").session
-    assert mine == identify("k", "s u9", "mine").session
-    assert mine not in (identify("k", "s u1", "other").session, identify("k", "s u1").session)
-    assert "mine" not in mine
 
 
 def asked(headers: dict[str, str], conversation: str = "s u1", **fields: Any) -> Identity:

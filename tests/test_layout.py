@@ -16,14 +16,11 @@ def test_every_policy_has_its_own_test(path: Path) -> None:
     assert (ROOT / f"tests/policies/test_{path.stem}.py").exists()
 
 
-def test_a_stranger_finds_every_room() -> None:
+def test_a_stranger_finds_every_room_and_each_name_stands_for_one_class() -> None:
     """Few modules lie flat in `proxy/`, and there are few packages; nested ones belong to theirs."""
     flat = [path.stem for path in ROOT.glob("proxy/*.py") if not path.stem.startswith("__")]
     assert len(flat) <= 8
     assert len([*ROOT.glob("proxy/*/__init__.py")]) <= 19
-
-
-def test_names_say_something_and_one_stands_for_one_class() -> None:
     assert not {path.stem for path in FILES} & {"utils", "helpers", "common", "misc", "manager", "util"}
     trees = [ast.parse(path.read_text()) for path in FILES]
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))

@@ -157,11 +157,6 @@ def test_a_description_stays_inside_its_quotes(why: str, desc: str) -> None:
     assert server_timing([step(why=why)]) == f'window_history;dur=0.31;desc="{desc}"'
 
 
-def test_a_name_that_is_no_token_is_made_one_and_no_steps_have_no_value() -> None:
-    assert server_timing([step("my.policies:Trim, x")]).startswith("my.policies_Trim__x;dur=")
-    assert server_timing([]) == ""
-
-
 def test_a_long_list_loses_descriptions_first_and_never_exceeds_a_kilobyte() -> None:
     value = server_timing([step(f"policy_{i}", why="x" * 200) for i in range(200)])
 
@@ -172,10 +167,12 @@ def test_a_long_list_loses_descriptions_first_and_never_exceeds_a_kilobyte() -> 
     assert "desc" not in entries[-1]
 
 
-def test_the_counts_header_has_a_dash_for_what_nobody_counted() -> None:
+def test_counts_have_a_dash_for_what_nobody_counted_and_names_are_made_tokens() -> None:
     assert counts_header(9000, 4000, 8192) == b"9000;4000;8192"
     assert counts_header(None, None, 8192) == b"-;-;8192"
     assert counts_header(0, 0, None) == b"0;0;-"
+    assert server_timing([step("my.policies:Trim, x")]).startswith("my.policies_Trim__x;dur=")
+    assert server_timing([]) == ""
 
 
 @pytest.mark.parametrize(("given", "compressed"), [
@@ -189,7 +186,7 @@ def test_a_compression_is_a_rewrite_that_made_the_prompt_smaller(given: Step, co
     assert given.compressed is compressed
 
 
-def test_findings_are_told_as_json_in_ascii_with_the_policy_that_has_them() -> None:
+def test_findings_are_told_as_json_in_ascii_and_many_make_a_kilobyte() -> None:
     odd = 'messages[1] says "ñ"\r\nx: y'
     header = findings_header([step("check_facts", findings=(odd,)), step(), step("clash", findings=("a", "b"))])
 
@@ -197,9 +194,6 @@ def test_findings_are_told_as_json_in_ascii_with_the_policy_that_has_them() -> N
     assert header.isprintable()
     told = (("check_facts", odd), ("clash", "a"), ("clash", "b"))
     assert json.loads(header) == [{"policy": policy, "finding": finding} for policy, finding in told]
-
-
-def test_no_findings_make_no_header_and_many_make_a_kilobyte_of_whole_ones() -> None:
     header = findings_header([step(findings=tuple(f"{n} {'x' * 100}" for n in range(20)))])
 
     assert findings_header([step()]) == ""

@@ -322,10 +322,17 @@ def call(fields: dict[str, Any], *, parsed: bool = False, **more: Any) -> Call:
     return Call("/chat/completions", "m", body, {}, request=request, **{"profile": SMALL, **more})
 
 
-def test_an_uncounted_prompt_counts_a_token_for_four_bytes() -> None:
+def test_tokens_that_nobody_counted_are_guessed_of_bytes_and_files() -> None:
     made = call({})
     assert demand_of(made) == Demand(len(made.body) // 4, 100)
     assert demand_of(call({}, parsed=True, counted=TokenCount(1, 2, 4, exact=True))).prompt == 7
+    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
+    sound = {"type": "input_audio", "input_audio": {"data": "B" * 400_000, "format": "wav"}}
+    for parts in ([url], [sound], [url, sound, url]):
+        body = json.dumps({"messages": [{"role": "user", "content": parts}]}, separators=(",", ":")).encode()
+        prompt = demand_of(Call("/chat/completions", "m", body, {})).prompt
+        assert len(parts) * FILE_TOKENS <= prompt < len(parts) * FILE_TOKENS + 100
+    assert demand_of(Call("/audio/transcriptions", "m", b"--form\r\n" * 1000, {})) == Demand(0, 0)
 
 
 @pytest.mark.parametrize("parsed", [False, True])
@@ -341,16 +348,6 @@ def test_demand_takes_the_longest_answer_allowed(fields: dict[str, Any], answer:
     assert demand_of(call(fields, parsed=parsed)).answer == answer
     assert demand_of(call({"max_tokens": 5}, profile=None)).answer == 5
     assert demand_of(call({}, profile=None)).answer == 0
-
-
-def test_a_file_counts_a_fixed_number_of_tokens() -> None:
-    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
-    sound = {"type": "input_audio", "input_audio": {"data": "B" * 400_000, "format": "wav"}}
-    for parts in ([url], [sound], [url, sound, url]):
-        body = json.dumps({"messages": [{"role": "user", "content": parts}]}, separators=(",", ":")).encode()
-        prompt = demand_of(Call("/chat/completions", "m", body, {})).prompt
-        assert len(parts) * FILE_TOKENS <= prompt < len(parts) * FILE_TOKENS + 100
-    assert demand_of(Call("/audio/transcriptions", "m", b"--form\r\n" * 1000, {})) == Demand(0, 0)
 
 
 @pytest.mark.parametrize("parsed", [False, True])

@@ -41,21 +41,18 @@ def test_no_content_ends_a_block_or_begins_another(tag: str, hostile: str) -> No
     assert made.role == "user"
 
 
-def test_a_block_is_read_as_it_was_written() -> None:
+def test_a_block_is_read_as_it_was_written_in_front_of_its_messages() -> None:
     made = build(MEMORIES, "About it.", items(["likes\n- tea", "vive en Málaga 🌊"]))
     assert [made.text[start:end] for start, end in spans(made.text)] == ["likes - tea", "vive en Málaga 🌊"]
     start, end = content(made.text)
     assert made.text[start:end] == "- likes - tea\n- vive en Málaga 🌊"
-
-
-def test_blocks_stand_in_front_of_the_messages_they_belong_to() -> None:
     talk = [*map(user, "ab")]
     one, two = build(MEMORIES, "x", []), build(FACTS, "x", [])
-    made = placed(talk, {0: [one, two], 2: [one]})
-    assert made == [one, two, *talk, one]
-    assert injected(made, {2, 3}) == [0, 1, 4]
-    assert injected(made, {2, 3}, FACTS) == [1]
-    assert injected(made, range(5)) == [], "what the client sent is no block"
+    shown = placed(talk, {0: [one, two], 2: [one]})
+    assert shown == [one, two, *talk, one]
+    assert injected(shown, {2, 3}) == [0, 1, 4]
+    assert injected(shown, {2, 3}, FACTS) == [1]
+    assert injected(shown, range(5)) == [], "what the client sent is no block"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_blocks_of_a_user_message(text: str, contents: list[str]) -> None:
     assert found(chat("s").with_messages([Message({"role": "user", "content": text})])) == contents
 
 
-def test_only_users_and_tools_that_are_a_source_put_data_in() -> None:
+def test_only_users_and_tools_that_are_a_source_put_data_in_with_their_tokens() -> None:
     block = "<context>a</context>"
     request = chat("s u1 a!1 t1 a2")
     request = request.with_messages(
@@ -42,12 +42,9 @@ def test_only_users_and_tools_that_are_a_source_put_data_in() -> None:
     )
     assert found(request) == [block]
     assert found(request, lambda name: name == "look_up") == [block, block]
-
-
-def test_a_block_has_its_part_of_the_messages_tokens() -> None:
     message = Message({"role": "user", "content": "<context>" + "x" * 31 + "</context>" + "y" * 50})
-    (block,) = blocks([message], [200], TAGS, never)
-    assert block.tokens == 100
+    (found_block,) = blocks([message], [200], TAGS, never)
+    assert found_block.tokens == 100
 
 
 def conversation(words: str) -> ChatRequest:

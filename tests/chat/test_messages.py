@@ -31,11 +31,18 @@ def test_an_object_refuses_every_change(kind: type[JsonObject], change: Callable
     assert item.raw == b'{"a":1}'
 
 
-def test_raw_of_a_new_object_is_compact_utf8_in_its_own_order() -> None:
+def test_raw_is_compact_utf8_in_its_own_order_and_a_changed_copy_keeps_places() -> None:
     made = Message({"role": "user", "content": 'caf\xe9 "\u65e5\u672c" \U0001f600', "a": [1, 1.0, None, True]})
     assert (
         made.raw == '{"role":"user","content":"caf\xe9 \\"\u65e5\u672c\\" \U0001f600","a":[1,1.0,null,true]}'.encode()
     )
+    sent = Message({"role": "user", "content": "a", "name": "x"}, b"bytes")
+    changed = sent.with_changes(content="b", extra=None)
+    assert type(changed) is Message
+    assert changed.raw == b'{"role":"user","content":"b","name":"x","extra":null}'
+    assert sent.without("content", "absent").raw == b'{"role":"user","name":"x"}'
+    assert sent == {"role": "user", "content": "a", "name": "x"}
+    assert sent.raw == b"bytes"
 
 
 @pytest.mark.parametrize(
@@ -78,16 +85,6 @@ def test_texts_are_changed_wherever_they_stand(fields: dict[str, Any], expected:
     assert (changed is sent) == (fields == expected)
     assert sent == {"role": "assistant", **fields}
     assert changed is sent or changed.made_of is sent
-
-
-def test_a_changed_copy_keeps_the_places_of_keys_and_forgets_the_bytes() -> None:
-    sent = Message({"role": "user", "content": "a", "name": "x"}, b"bytes")
-    changed = sent.with_changes(content="b", extra=None)
-    assert type(changed) is Message
-    assert changed.raw == b'{"role":"user","content":"b","name":"x","extra":null}'
-    assert sent.without("content", "absent").raw == b'{"role":"user","name":"x"}'
-    assert sent == {"role": "user", "content": "a", "name": "x"}
-    assert sent.raw == b"bytes"
 
 
 # --- messages and tools -----------------------------------------------------------------------------------------------

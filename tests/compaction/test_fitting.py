@@ -153,9 +153,12 @@ async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> N
     assert not is_shortened(outcome.request.messages[-1].text)
 
 
-async def test_what_fits_is_not_touched() -> None:
+async def test_what_fits_is_not_touched_and_what_was_made_to_fit_cuts_no_history() -> None:
     request = with_contents("s u1 a1! t1 a2 ubig", t1=TEXT[:8000], ubig=TEXT[:12000])
     assert all(step.verdict != "rewrite" for step in (await run(CHAIN[1:2], upon(request))).steps)
+    request = with_contents("s u1 a1 u2 a2! t2", t2=TEXT)
+    outcome = await through(request)
+    assert [message.text for message in outcome.request.messages[:4]] == ["s", "u1", "a1", "u2"]
 
 
 async def test_lines_that_an_earlier_result_no_longer_shows_are_shown_again() -> None:
@@ -203,12 +206,6 @@ async def test_a_form_stays_the_same_in_all_later_requests() -> None:
             if sent.raw in seen or is_to_fit(message.text):
                 assert seen.setdefault(sent.raw, message.raw) == message.raw
     assert len(seen) == 4
-
-
-async def test_a_result_that_was_made_to_fit_cuts_no_history() -> None:
-    request = with_contents("s u1 a1 u2 a2! t2", t2=TEXT)
-    outcome = await through(request)
-    assert [message.text for message in outcome.request.messages[:4]] == ["s", "u1", "a1", "u2"]
 
 
 async def test_parts_that_are_no_text_stay() -> None:

@@ -130,10 +130,13 @@ def test_a_file_is_sent_byte_for_byte(text: str) -> None:
     assert as_file(text).text == text
 
 
-def test_what_a_terminal_wrote_over_is_gone() -> None:
+def test_what_a_terminal_wrote_over_is_gone_and_an_encoded_blob_is_named() -> None:
     progress = "".join(f"\rreceiving objects: {n} %" for n in range(101))
     text = rows(f"cloning\n{progress}\ndone\r\nbye\n{'x ' * 60}").text
     assert text.startswith("cloning\nreceiving objects: 100 %\ndone\r\nbye\n")
+    sent = rows(json.dumps({"name": "logo.png", "data": "iVBORw0KGgo1" * 400}))
+    assert sent.text == '{"name":"logo.png","data":"iVBORw0KGgo1iVBORw0KGgo1[… 4776 more of an encoded blob]"}'
+    assert not sent.is_whole
 
 
 @pytest.mark.parametrize(
@@ -148,17 +151,6 @@ def test_what_a_terminal_wrote_over_is_gone() -> None:
 )  # fmt: skip
 def test_what_repeats_is_counted(text: str, sent: str) -> None:
     assert rows(text).text == sent
-
-
-def test_lines_that_repeat_twice_or_are_short_stay() -> None:
-    text = "\n".join(["a line that comes twice " * 4] * 2 + ["-"] * 30 + [f"{n} other" for n in range(30)])
-    assert rows(text).text == text
-
-
-def test_an_encoded_blob_is_named() -> None:
-    sent = rows(json.dumps({"name": "logo.png", "data": "iVBORw0KGgo1" * 400}))
-    assert sent.text == '{"name":"logo.png","data":"iVBORw0KGgo1iVBORw0KGgo1[… 4776 more of an encoded blob]"}'
-    assert not sent.is_whole
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "ACGT" * 2000, "0123456789" * 900, "予約番号を確認しました。" * 400])
@@ -176,9 +168,11 @@ def test_a_page_in_json_keeps_its_marks(field: str) -> None:
     assert sent.is_whole
 
 
-def test_a_page_keeps_its_marks() -> None:
+def test_a_page_keeps_its_marks_and_lines_that_are_short_or_come_twice_stay() -> None:
     page = "<html><body>" + "<div><p>word word</p></div>\n" * 80 + "</body></html>"
     assert rows(page).text == page
+    text = "\n".join(["a line that comes twice " * 4] * 2 + ["-"] * 30 + [f"{n} other" for n in range(30)])
+    assert rows(text).text == text
 
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)

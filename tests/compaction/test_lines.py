@@ -52,11 +52,13 @@ def test_a_row_in_another_state_than_nearly_all_stays(text: str, line: str) -> N
     assert len(form(text)) < len(text) / 3
 
 
-def test_rows_that_leave_are_named() -> None:
+def test_rows_that_leave_are_named_by_plain_words() -> None:
     text = "id,holder,state\n" + "\n".join(map(",".join, CELLS))
     notes = re.findall(r"\[… \d+ lines; ([^]]+)\]", form(text))
     assert len(notes) >= 1
     assert set(notes[0].split()) <= {row[0] for row in CELLS}
+    text = "\n".join(f"   {name * 3:12} Does what {name} is for, and says it at some length here" for name in NAMES)
+    assert re.search(r"lines; (\w+ )+", condensed(text, 1200))
 
 
 SERVICES = "\n".join(
@@ -213,11 +215,6 @@ def test_names_of_rows_say_no_more_than_the_rows(row: str, note: str) -> None:
     notes = [line.strip() for line in form(text).split("\n") if line.strip().startswith("[… ")]
     assert re.fullmatch(note, notes[0])
     assert not any(": …]" in each for each in notes), "a folder without a file"
-
-
-def test_rows_of_a_table_are_named_by_plain_words() -> None:
-    text = "\n".join(f"   {name * 3:12} Does what {name} is for, and says it at some length here" for name in NAMES)
-    assert re.search(r"lines; (\w+ )+", condensed(text, 1200))
 
 
 def test_gap_within_long_lines_hides_no_end_of_a_line() -> None:

@@ -23,13 +23,10 @@ def test_the_question_stays_word_for_word(form: str, document: str, question: st
     assert any(question in words for words in own_words(text))
 
 
-def test_a_question_is_the_first_of_the_users_words_and_a_short_message_all() -> None:
+def test_a_question_is_short_or_first_and_what_it_names_is_found_in_the_document() -> None:
     text = f"The minutes of the year\n\n{DOCUMENT}\n\nWho was absent?"
     assert own_words(text)[0].endswith("Who was absent?")
     assert own_words("Find order 7.\n\nThanks!") == ("Find order 7.\n\nThanks!",)
-
-
-def test_what_the_question_names_is_found_in_the_document() -> None:
     found = fitted(f"{ROWS}\n\nWhat is K-2222 at?", (), 4000)
     assert "K-2222,15554,open" in found
     assert "[lines 22" in found

@@ -97,12 +97,9 @@ def test_a_question_stays_whole(question: str) -> None:
     assert question in short(f"{document}\nAbsatz. 段落です。{question} Danke. はい。\n{document}")
 
 
-def test_a_line_that_ends_near_the_cut_stays_whole() -> None:
+def test_a_line_near_the_cut_stays_whole_and_what_is_gathered_is_told_from_a_line() -> None:
     lines = [f"Line {n} of a text that was pasted, and that is as long as this." for n in range(400)]
     assert {line for line in short("\n".join(lines)).splitlines() if line.startswith("Line")} <= set(lines)
-
-
-def test_what_is_gathered_of_lines_that_are_left_out_is_told_from_a_line() -> None:
     lines = [f"Order A-{n} was paid in March, as the others of that month were." for n in range(400)]
     found = [line for line in short("\n".join(lines)).splitlines() if line not in lines]
     assert found

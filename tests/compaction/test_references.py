@@ -34,10 +34,12 @@ def test_lines_are_found_again_though_their_numbers_have_changed(sign: str) -> N
     assert [*map(int, note.groups()[:5])] == [49, 3, 51, 2, 50]
 
 
-def test_what_is_beside_a_change_is_shown() -> None:
+def test_what_is_beside_a_change_is_shown_and_a_long_line_not_twice() -> None:
     later = "\n".join([*LINES[:30], "changed", *LINES[31:]])
     made = with_references(later, known("\n".join(LINES)), beside=3)
     assert made.text.split("\n")[1:-1] == [*LINES[27:30], "changed", *LINES[31:34]]
+    line = " ".join(LINES)
+    assert with_references(line, known(line)).text == "[… 1 line as above; from def step_0(total): retur…]"
 
 
 @pytest.mark.parametrize("blank", ["", " ", "7:"])
@@ -58,11 +60,6 @@ def test_run_goes_on_across_blank_lines(blank: str) -> None:
 )  # fmt: skip
 def test_other_lines_are_shown_again(earlier: list[str], later: list[str]) -> None:
     assert with_references("\n".join(later), known("\n".join(earlier))).text == "\n".join(later)
-
-
-def test_a_long_line_is_not_shown_twice() -> None:
-    line = " ".join(LINES)
-    assert with_references(line, known(line)).text == "[… 1 line as above; from def step_0(total): retur…]"
 
 
 def test_a_repeat_of_lines_that_notes_stand_for_is_one_note() -> None:
@@ -129,7 +126,7 @@ def _runs(text: str, count: int) -> list[list[str]]:
     return [lines[at : at + count] for at in range(len(lines) - count + 1)]
 
 
-def test_what_leaves_at_a_cut_is_said_again() -> None:
+def test_what_leaves_is_said_again_and_messages_without_notes_are_the_same() -> None:
     whole = "\n".join(LINES)
     short = with_references(f"new\n{whole}", known(whole)).text
     later = result(f"new\n{whole}", "2").with_changes(content=short)
@@ -139,8 +136,5 @@ def test_what_leaves_at_a_cut_is_said_again() -> None:
     assert with_standing([calls("c1"), result(whole), *kept])[3].text == short
     assert with_standing(kept)[1].text == f"new\n{whole}"
     assert with_standing([calls("c1"), result("other"), *kept])[3].text == f"new\n{whole}"
-
-
-def test_messages_without_notes_are_the_same_objects() -> None:
     messages = [calls("c1"), result("text"), Message({"role": "assistant", "content": "3 lines as above"})]
     assert with_standing(messages) is messages

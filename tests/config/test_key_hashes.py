@@ -27,7 +27,7 @@ def callers(*keys: KeySettings, now: float = 0.0) -> Callers:
     return Callers(KeysAuth(kind="keys", keys=keys), clock=lambda: now)
 
 
-def test_a_new_key_has_256_bits_and_its_entry_only_its_hash() -> None:
+def test_a_new_key_has_256_bits_and_nothing_is_left_once_it_was_told() -> None:
     made = new_key()
     assert re.fullmatch(r"pk-[a-z2-7]{52}", made)
     assert made != new_key()
@@ -35,6 +35,11 @@ def test_a_new_key_has_256_bits_and_its_entry_only_its_hash() -> None:
     assert (entry.name, entry.tenant) == ("ann", "acme: x")
     assert entry.hash == hashlib.sha256(made.encode()).hexdigest()
     assert made not in entry_of("ann", made)
+    headers = {
+        "authorization": "a", "api-key": "b", "x-api-key": "c", "cookie": "d", "proxy-authorization": "e",
+        "openai-organization": "f", "openai-project": "g", "x-penstock-session": "s", "user-agent": "u",
+    }  # fmt: skip
+    assert without_account(headers) == {"x-penstock-session": "s", "user-agent": "u"}
 
 
 @pytest.mark.parametrize("headers", [
@@ -164,14 +169,6 @@ async def test_an_answer_says_nothing_about_the_operators_account() -> None:
         await Caller("t", key()).shown(Reply(401, [], chunks=chunks), set())
     assert caught.value.code == "upstream_unauthorized"
     assert chunks.closed
-
-
-def test_nothing_of_the_key_is_left_once_it_was_told() -> None:
-    headers = {
-        "authorization": "a", "api-key": "b", "x-api-key": "c", "cookie": "d", "proxy-authorization": "e",
-        "openai-organization": "f", "openai-project": "g", "x-penstock-session": "s", "user-agent": "u",
-    }  # fmt: skip
-    assert without_account(headers) == {"x-penstock-session": "s", "user-agent": "u"}
 
 
 @pytest.mark.parametrize(("query", "kept"), [

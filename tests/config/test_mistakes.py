@@ -218,16 +218,13 @@ def test_every_chain_of_the_shipped_configuration_is_without_a_warning() -> None
     assert load(ROOT / "config.yaml", {}).warnings == ()
 
 
-def test_a_rule_that_is_never_reached_is_warned_of(tmp_path: Path) -> None:
+def test_a_rule_never_reached_and_a_larger_model_that_is_itself_are_warned_of(tmp_path: Path) -> None:
     text = "upstreams: {echo: {kind: echo}}\nmodels:\n  - {match: ['gpt-*', x], upstream: echo}\n"
     text += "  - {match: [gpt-4, other], upstream: echo}\n  - {match: 'o?', upstream: echo}\n  - {match: 'o*', upstream: echo}\n"
 
     assert warnings(tmp_path, text) == [
         "config.yaml:4: models.1: 'gpt-4' is never reached: 'gpt-*' stands before it, and the first match counts"
     ]
-
-
-def test_a_larger_model_that_is_itself_is_warned_of(tmp_path: Path) -> None:
     text = "upstreams: {echo: {kind: echo}}\nmodels:\n  - {match: [a, b], upstream: echo, larger: b}\n"
 
     (told,) = warnings(tmp_path, text)

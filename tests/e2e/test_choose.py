@@ -96,9 +96,10 @@ async def test_a_request_stays_where_it_cannot_go_elsewhere(world: World, model:
     assert world.models == ([model], [])
 
 
-async def test_a_request_is_sent_on_once(world: World) -> None:
+async def test_a_request_is_sent_on_and_counted_once(world: World) -> None:
     assert await world.ask("to-each-other") == (200, f"large; reason=policy {ROUTE}")
     assert world.models == (["large"], [])
+    assert [await world.ask("large", key=POOR) for _ in range(3)] == [(200, CHOSEN), (200, CHOSEN), (429, None)]
 
 
 async def test_the_chosen_model_has_its_own_fallbacks(world: World) -> None:
@@ -113,7 +114,3 @@ async def test_a_policy_chooses_on_each_wire_whatever_the_upstream_speaks(world:
     assert world.models == ([], ["small-there"] * 2)
     await world.ask("to-chat-only", path="/v1/responses", input="hi", messages=None)
     assert world.models[0] == []
-
-
-async def test_a_request_that_is_sent_on_counts_once(world: World) -> None:
-    assert [await world.ask("large", key=POOR) for _ in range(3)] == [(200, CHOSEN), (200, CHOSEN), (429, None)]

@@ -35,13 +35,10 @@ def bodies(text: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-async def test_a_refusal_is_one_on_each_wire(client: Client, behind: Upstream) -> None:
+async def test_a_refusal_is_one_on_each_wire_and_of_what_is_too_long(client: Client, behind: Upstream) -> None:
     for path, body in bodies(NAMED):
         answer = await client.post(f"/v1/{path}", {"model": "m", **body}, VERSION)
         assert (answer.status, b"project_named" in answer.body, behind.received) == (403, True, []), path
-
-
-async def test_what_is_too_long_is_counted_as_guards_left_it(client: Client, behind: Upstream) -> None:
     for path, body in bodies(LONG):
         if "tokens" in path:
             behind.reset()

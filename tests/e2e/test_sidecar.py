@@ -80,7 +80,7 @@ async def test_another_chain_may_be_chosen(client: Client) -> None:
     assert (bypassed["messages"], bypassed["chain"]) == (CONVERSATION, None)
 
 
-async def test_a_part_of_what_left(client: Client) -> None:
+async def test_a_part_of_what_left_and_half_of_an_emoji_come_back(client: Client) -> None:
     (handle,) = (await compressed(client))["handles"]
     for query, content in (
         ("first_line=2&last_line=2", "2: " + ORIGINAL.splitlines()[1]),
@@ -90,6 +90,8 @@ async def test_a_part_of_what_left(client: Client) -> None:
         assert (await client.get(f"/v1/retrieve/{handle}?{query}")).json["content"] == content
     nowhere = await client.get(f"/v1/retrieve/{handle}?path=a.b")
     assert nowhere.refusal == (400, "invalid_part"), "a path that finds nothing is a mistake"
+    answer = await compressed(client, messages=[{"role": "user", "content": "half \ud83d"}], user="\ude00")
+    assert (answer["messages"][0]["content"], answer["fields"]) == ("half \ufffd", {})
 
 
 async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None:
@@ -105,11 +107,6 @@ async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None
     assert (await client.get("/readyz")).json["degraded"] == ["state: corrupted"]
     assert (await compressed(client))["messages"] == CONVERSATION
     assert "penstock_requests_without_state_total 1.0" in await client.metrics()
-
-
-async def test_half_of_an_emoji_comes_back_as_a_sign_that_a_text_can_hold(client: Client) -> None:
-    answer = await compressed(client, messages=[{"role": "user", "content": "half \ud83d"}], user="\ude00")
-    assert (answer["messages"][0]["content"], answer["fields"]) == ("half \ufffd", {})
 
 
 async def test_a_handle_is_in_no_telemetry(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

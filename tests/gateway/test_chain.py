@@ -108,7 +108,9 @@ class TestAFault:
         assert outcome.steps[0].verdict == "fail"
         assert "secret" not in outcome.steps[0].why
 
-    async def test_rejects_where_the_operator_wants_it(self, act: str) -> None:
+    async def test_a_fault_is_raised_in_strict_runs_and_rejects_where_the_operator_wants_it(self, act: str) -> None:
+        with pytest.raises((ValueError, TimeoutError, BrokenRequest)):
+            await run([("step", hurried(act))], context(CONVERSATION), strict=True)
         outcome = await ran(hurried(act, on_error="reject"), Scripted(act="drop"))
         assert outcome.rejected is not None
         assert outcome.rejected.status == 500
@@ -116,10 +118,6 @@ class TestAFault:
         assert [step.verdict for step in outcome.steps] == ["fail"]
         shadow = await ran(hurried(act, mode="observe", on_error="reject"))
         assert shadow.rejected is None
-
-    async def test_is_raised_in_strict_runs(self, act: str) -> None:
-        with pytest.raises((ValueError, TimeoutError, BrokenRequest)):
-            await run([("step", hurried(act))], context(CONVERSATION), strict=True)
 
 
 @pytest.mark.parametrize(
@@ -135,13 +133,9 @@ async def test_a_step_has(window: int, kind: type[Scripted], verdicts: list[str]
     assert [step.verdict for step in outcome.steps] == verdicts
 
 
-async def test_a_step_without_which_the_prompt_does_not_fit_ends_with_the_patience() -> None:
+async def test_a_step_that_fitting_needs_counts_alone_and_ends_with_the_patience() -> None:
     outcome = await ran(hurried("wait"), Scripted(act="reject"), window=30, patience=_HURRY)
     assert outcome.late
-
-
-async def test_what_such_a_step_takes_does_not_count_against_the_others() -> None:
-    """Its time is not theirs: they still have all of the chain's deadline."""
     steps = Scripted(act="drop_slowly"), Growing(act="yield"), Scripted(act="reject")
     outcome = await ran(*steps, window=30, deadline=1.5 * _HURRY)
     assert [step.verdict for step in outcome.steps] == ["rewrite", "keep", "reject"]

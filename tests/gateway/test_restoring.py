@@ -238,12 +238,14 @@ def test_a_whole_chat_is_restored_but_for_what_is_signed(format_: dict[str, str]
     assert made["content"] == f'{{"key": "{text}"}}' if text else json.loads(made["content"])["key"]
 
 
-def test_a_whole_answer_of_messages_is_restored_but_for_its_reasoning() -> None:
+def test_whole_answers_are_restored_but_for_reasoning_and_those_without_placeholder_the_same() -> None:
     thought = {"type": "thinking", "thinking": MAIL, "signature": "x"}
     use = {"type": "tool_use", "id": "t1", "name": "mail", "input": {"to": PEM, "arguments": PEM}}
     made = whole(MessagesBody, {"content": [thought, {"type": "text", "text": TEXT}, use]})
     restored_use = {**use, "input": {"to": KEY, "arguments": KEY}}
     assert made["content"] == [thought, {"type": "text", "text": PLAIN}, restored_use]
+    for reply in (Reply(400, body=MAIL.encode()), Reply(200, body=b'{"choices": []}'), Reply(200, body=b"redacted-")):
+        assert restored(call(Body), reply) is reply
 
 
 @pytest.mark.parametrize(
@@ -256,8 +258,3 @@ def test_a_whole_answer_of_messages_is_restored_but_for_its_reasoning() -> None:
 def test_a_text_that_is_json_stays_json(kind: type[Body], fields: Json) -> None:
     made = whole(kind, {"content": [{"type": "text", "text": json.dumps({"key": PEM})}]}, **fields)
     assert json.loads(made["content"][0]["text"]) == {"key": KEY}
-
-
-def test_errors_and_answers_without_a_placeholder_are_the_same_object() -> None:
-    for reply in (Reply(400, body=MAIL.encode()), Reply(200, body=b'{"choices": []}'), Reply(200, body=b"redacted-")):
-        assert restored(call(Body), reply) is reply

@@ -101,11 +101,16 @@ def test_wrong_values_are_refused_in_clear_words(chart: Helm, case: str) -> None
     assert expected in made.error
 
 
-def test_lint_finds_nothing(chart: Helm) -> None:
+def test_lint_finds_nothing_and_what_is_written_has_a_volume(chart: Helm) -> None:
     found = chart.lint()
     assert not found["Errors"]
     # 1 is for information: that the chart has no icon
     assert [message for message in found["Messages"] if message["Severity"] > 1] == []
+    mounts = container(rendered(chart, "defaults"))["volumeMounts"]
+    assert {mount["mountPath"] for mount in mounts if not mount.get("readOnly")} == WRITABLE
+    config = next(mount for mount in mounts if mount["name"] == "config")
+    assert config["mountPath"] == "/etc/penstock"
+    assert "subPath" not in config
 
 
 @pytest.mark.parametrize("case", MATRIX)
@@ -125,14 +130,6 @@ def test_pods_have_no_rights(chart: Helm, case: str) -> None:
             assert each["securityContext"] == each["securityContext"] | may
             assert each["resources"]["requests"]
             assert each["resources"]["limits"]["memory"]
-
-
-def test_what_is_written_has_a_volume(chart: Helm) -> None:
-    mounts = container(rendered(chart, "defaults"))["volumeMounts"]
-    assert {mount["mountPath"] for mount in mounts if not mount.get("readOnly")} == WRITABLE
-    config = next(mount for mount in mounts if mount["name"] == "config")
-    assert config["mountPath"] == "/etc/penstock"
-    assert "subPath" not in config
 
 
 def test_streams_may_end(chart: Helm) -> None:

@@ -159,16 +159,13 @@ def test_the_plain_rules_are_those_of_the_chart(chart: Helm) -> None:
     assert rendered.keys() - {rule["alert"] for rule in plain["rules"]} >= {"PenstockMemory", "PenstockRestarts"}
 
 
-def test_what_may_go_wrong_has_an_alert(chart: Helm) -> None:
+def test_what_may_go_wrong_has_an_alert_and_the_autoscaler_a_series_that_exists(chart: Helm) -> None:
     (group,) = chart.render(MATRIX["monitoring"]).one("PrometheusRule")["spec"]["groups"]
     read = {name for rule in group["rules"] for name, _ in selectors(promql_parser.parse(rule["expr"]))}
     for name in ("limits_unchecked", "requests_without_state", "limited_requests"):
         assert f"penstock_{name}_total" in read
     assert "penstock_service_degraded" in read
     assert KUBERNETES.keys() <= read
-
-
-def test_the_autoscaler_goes_by_a_series_that_exists(chart: Helm) -> None:
     made = chart.render(MATRIX["everything"]).one("HorizontalPodAutoscaler")
     names = [metric["pods"]["metric"]["name"] for metric in made["spec"]["metrics"] if "pods" in metric]
     assert names == ["penstock_active_requests"]

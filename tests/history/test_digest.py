@@ -127,11 +127,13 @@ def test_number_that_no_other_counts_on_marks_no_item(day: str) -> None:
     assert f"-> {said} [...]" in digest(*talk)
 
 
-def test_row_of_a_table_stands_whole() -> None:
+def test_row_of_a_table_and_code_of_one_line_stand_whole() -> None:
     table = "| Dish | Price / pers. | Oven |\n|---|---:|---|\n| Lamb | 10.10 € | 7 h at 110 °C |"
     talk = [*exchange("Hello."), *exchange("Compare them, please.", f"{table}\n\n{'It is an old dish of ours. ' * 9}")]
     shown = digest(*talk)[-1]
     assert shown.startswith("-> | Dish | Price / pers. | Oven | [...] | Lamb | 10.10 € | 7 h at 110 °C | ")
+    command = digest(*exchange("Count the unique lines.", "Try this:\n\n```sh\nsort -u log.txt | wc -l\n```"))
+    assert any("[sh: sort -u log.txt | wc -l]" in line for line in command)
 
 
 @pytest.mark.parametrize(
@@ -547,11 +549,6 @@ def test_reading_takes_linear_time(text: str) -> None:
     read(user(text))
     read(assistant(text))
     read(result(text))  # or this test never ends
-
-
-def test_code_of_one_line_stands_in_the_digest() -> None:
-    shown = digest(*exchange("Count the unique lines.", "Try this:\n\n```sh\nsort -u log.txt | wc -l\n```"))
-    assert any("[sh: sort -u log.txt | wc -l]" in line for line in shown)
 
 
 def test_the_first_turns_stand_where_others_leave() -> None:

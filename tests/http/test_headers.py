@@ -49,14 +49,11 @@ def test_policies_do_not_see_credentials() -> None:
     assert without_credentials(sent) == {"x-team": "search", "content-type": "application/json"}
 
 
-def test_an_answer_keeps_its_headers_in_order_and_renames_its_request_id() -> None:
+def test_an_answer_keeps_its_headers_in_order_and_a_stream_says_once_that_it_must_not_be_buffered() -> None:
     headers = [(b"content-type", b"application/json"), (b"x-ratelimit", b"1"), (b"link", b"a"), (b"link", b"b")]
 
     assert relayed(headers, stream=False) == headers
     assert relayed([(b"x-request-id", b"req_up")], stream=False) == [(b"x-upstream-request-id", b"req_up")]
-
-
-def test_a_stream_says_once_that_it_must_not_be_buffered() -> None:
     upstream = [(b"cache-control", b"max-age=60"), (b"x-accel-buffering", b"yes"), (b"x-a", b"1")]
 
     assert relayed(upstream, stream=True) == [

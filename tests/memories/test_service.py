@@ -112,14 +112,11 @@ async def test_what_says_the_same_is_merged_and_nothing_of_it_is_lost(first: str
         assert await found(service, ANN, "green tea") == [second]
 
 
-async def test_other_kinds_and_users_are_not_merged() -> None:
+async def test_other_kinds_and_users_are_not_merged_and_a_bulk_as_one_by_one() -> None:
     async with remembering(backend=Terms(), merge_at=0.6) as service:
         for owner, kind in ((ANN, "fact"), (ANN, "note"), (BOB, "fact")):
             (added,) = await service.add(owner, [draft(f"the user likes green tea {kind}", kind=kind)])
             assert added.status == "added"
-
-
-async def test_a_bulk_merges_within_itself_as_one_by_one_would() -> None:
     said = ["the user likes green tea", "the user likes nice green tea", "Rome is a city", "the user likes green tea"]
     async with remembering(backend=Terms(), merge_at=0.6) as bulk, remembering(backend=Terms(), merge_at=0.6) as single:
         at_once = [each.status for each in await bulk.add(ANN, [draft(text) for text in said])]

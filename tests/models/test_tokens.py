@@ -145,14 +145,11 @@ def talk(turns: int) -> list[dict[str, Any]]:
     return [{"role": "user", "content": f"turn {index}"} for index in range(turns)]
 
 
-async def test_a_second_request_counts_only_what_is_new(service: TokenService, spy: Spy) -> None:
+async def test_a_second_request_counts_only_what_is_new_and_sizes_share_it(service: TokenService, spy: Spy) -> None:
     await service.bind(Identity("t"), GPT4O).count(request(talk(400), [WEATHER]))
     spy.asked()
     await service.bind(Identity("t"), GPT4O).count(request(talk(401), [WEATHER]))
     assert spy.asked() == ["user", "turn 400"]
-
-
-async def test_counts_and_sizes_share_what_is_known(service: TokenService, spy: Spy) -> None:
     bound, asked = service.bind(Identity("t"), GPT4O), request(talk(3), [WEATHER])
     await bound.count(asked)
     spy.asked()

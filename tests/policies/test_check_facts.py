@@ -61,15 +61,12 @@ async def test_a_statement_is_new_once_though_it_is_sent_with_each_request() -> 
     assert counts == [(1, 1), (2, 1), (2, 0)]
 
 
-async def test_a_tool_result_in_json_stays_json() -> None:
+async def test_a_tool_result_in_json_stays_json_and_of_parts_each_text_is_checked() -> None:
     request = chat("u1 a1! t1 u2")
     tool = request.messages[2].with_changes(content=f'{{"text": "{FALSE}", "n": 1.50}}')
     request = request.with_messages([*request.messages[:2], tool, request.messages[3]])
     note = NOTE.replace('"', '\\"')
     assert texts(await decided(request))[2] == f'{{"text": "{FALSE} {note}", "n": 1.50}}'
-
-
-async def test_each_text_part_is_checked_and_images_stay() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
     parts = [{"type": "text", "text": "Look."}, image, {"type": "text", "text": FALSE}]
     sent = rewrite(await decided(talk(("user", parts), ("assistant", "Yes."), ("user", "And?")))).request
@@ -205,22 +202,19 @@ async def judged(request: ChatRequest, judge: Scripted | None) -> Decision:
     return await CheckFacts(facts=(BORN, FACT), judge=0.5).apply(request, context(request, judge=judge))
 
 
-async def test_a_judge_is_asked_about_what_the_rules_cannot_read() -> None:
+async def test_a_judge_is_asked_only_about_what_the_rules_cannot_read() -> None:
     judge = Scripted(0.95)
     told = texts(await judged(said_by_model(f"{SAID} The weather is fine. Is Ada Lovelace alive?"), judge))[0]
     assert told.startswith(f'{SAID} [incorrect: contradicts the trusted fact "{BORN}"]')
     assert judge.asked == [(BORN, SAID)]
+    judge = Scripted(0.99)
+    assert texts(await judged(said_by_model(FALSE), judge))[0] == f"{FALSE} {NOTE}"
+    assert judge.asked == []
 
 
 @pytest.mark.parametrize("judge", [Scripted(0.6), Scripted(None), None])
 async def test_a_judge_that_is_unsure_late_or_absent_changes_nothing(judge: Scripted | None) -> None:
     assert isinstance(await judged(said_by_model(SAID), judge), Keep)
-
-
-async def test_what_the_rules_found_is_not_asked_about() -> None:
-    judge = Scripted(0.99)
-    assert texts(await judged(said_by_model(FALSE), judge))[0] == f"{FALSE} {NOTE}"
-    assert judge.asked == []
 
 
 TRUE = "The capital of Peru is Lima."

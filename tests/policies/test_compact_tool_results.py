@@ -183,12 +183,9 @@ async def test_what_a_call_writes_to_a_file_stays(wanted: dict[str, str], stays:
     assert (messages[2]["tool_calls"][0]["function"]["arguments"] == arguments) is stays
 
 
-async def test_an_open_call_is_not_touched() -> None:
+async def test_a_call_has_one_form_while_it_is_open_or_nobody_answered_it() -> None:
     request = request_of(call(json.dumps({"content": PROSE})))
     assert isinstance(await CompactToolResults().apply(request, context(request)), Keep)
-
-
-async def test_a_call_that_nobody_answered_has_one_form_before_and_behind_the_first_result() -> None:
     unanswered = [call(json.dumps({"content": PROSE})), ASKED]
     first = await forwarded(request_of(*unanswered))
     later = await forwarded(request_of(*unanswered, call("{}", "c2"), result("done", "c2")))

@@ -31,10 +31,18 @@ def names(request: ChatRequest) -> list[str]:
     return [each.name for each in request.tools]
 
 
-async def test_pinned_ones_stay_where_they_were() -> None:
+async def test_pinned_ones_few_tools_and_what_other_steps_offer_stay() -> None:
     request = chat("s u1", tools=[tool("web_search"), *MANY, tool("web_open")])
     kept = await made(request, FilterTools(strategy="defer", always=("web_*", "tool_3")))
     assert names(kept) == ["web_search", "tool_3", "web_open", "search_tools", "call_tool"]
+    few = chat("u1", tools=MANY[:30])
+    assert isinstance(await DEFERRING.apply(few, context(few)), Keep)
+    assert names(await made(few, FilterTools(strategy="defer", keep=29))) == ["search_tools", "call_tool"]
+    assert names(await made(few, FilterTools(strategy="defer", max_tokens=100))) == ["search_tools", "call_tool"]
+    sent = chat("u1", tools=MANY)
+    request = sent.with_tools([*MANY, tool("recall")])
+    decision = rewrite(await DEFERRING.apply(request, context(sent)))
+    assert names(decision.request) == ["recall", "search_tools", "call_tool"]
 
 
 async def test_a_growing_conversation_has_one_tool_block_and_one_prefix() -> None:
@@ -58,13 +66,6 @@ async def test_whatever_the_conversation_it_stays_sound(talk: ChatRequest) -> No
     assert isinstance(again, Keep)
 
 
-async def test_few_tools_stay() -> None:
-    few = chat("u1", tools=MANY[:30])
-    assert isinstance(await DEFERRING.apply(few, context(few)), Keep)
-    assert names(await made(few, FilterTools(strategy="defer", keep=29))) == ["search_tools", "call_tool"]
-    assert names(await made(few, FilterTools(strategy="defer", max_tokens=100))) == ["search_tools", "call_tool"]
-
-
 @pytest.mark.parametrize(
     "request_",
     [
@@ -78,13 +79,6 @@ async def test_few_tools_stay() -> None:
 )
 async def test_it_stays_as_it_is(request_: ChatRequest) -> None:
     assert isinstance(await DEFERRING.apply(request_, context(request_)), Keep)
-
-
-async def test_what_other_steps_offer_stays() -> None:
-    sent = chat("u1", tools=MANY)
-    request = sent.with_tools([*MANY, tool("recall")])
-    decision = rewrite(await DEFERRING.apply(request, context(sent)))
-    assert names(decision.request) == ["recall", "search_tools", "call_tool"]
 
 
 async def test_calls_of_ours_that_were_put_back_stay_as_they_are() -> None:

@@ -81,13 +81,11 @@ class TestSelect:
         first = await offered(asked("delete the alarm"))
         assert await offered(asked("delete the alarm", "yes, the second one", "both")) == first
 
-    async def test_a_tool_that_is_clearly_wanted_comes_and_the_last_ones_stay(self) -> None:
+    async def test_a_tool_that_is_clearly_wanted_comes_only_if_what_was_saved_pays_for_it(self) -> None:
         assert "invoice_list" not in await offered(asked("delete the alarm"))
         later = await offered(asked("delete the alarm", "what does the invoice say? list the invoice"))
         assert {"invoice_list", "alarm_delete"} <= {*later}
         assert len(later) == 8
-
-    async def test_it_comes_only_if_what_was_saved_pays_for_it(self) -> None:
         long = "what a day. " * 4000
         texts = ("delete the alarm", f"nothing more, thank you very much. {long}", "list the invoice")
         assert await offered(asked(*texts)) == await offered(asked(*texts[:1]))
@@ -116,13 +114,11 @@ class TestSelect:
         assert nowhere.messages[1] is request.messages[1]
         assert "song_change" in [each.name for each in nowhere.tools]
 
-    async def test_always_and_groups_are_kept(self) -> None:
+    async def test_always_and_groups_are_kept_also_in_another_language(self) -> None:
         policy = FilterTools(keep=9, always=("weather_*",), groups={"rest": ToolGroup(tools=("song_list", "light_*"))})
         names = await offered(asked("list the song"), policy)
         assert {"weather_list", "weather_create", "light_list", "song_list"} <= {*names}
         assert len(names) == 9
-
-    async def test_a_groups_examples_find_it_in_another_language(self) -> None:
         group = ToolGroup(tools=("light_*",), examples=("doe het licht uit",))
         names = await offered(asked("doe het licht uit in de keuken"), FilterTools(keep=4, groups={"lamps": group}))
         assert {*names} == {f"light_{action}" for action in ACTIONS}
@@ -133,13 +129,11 @@ class TestSelect:
         assert 3 <= len(names) <= 5
         assert "alarm_delete" in names
 
-    async def test_steps_before_it_may_have_shortened_the_history(self) -> None:
+    async def test_steps_before_it_may_have_shortened_the_history_and_tools_of_ours_stay(self) -> None:
         whole = asked("delete the alarm", "and so on", "and on")
         short = whole.with_messages(whole.messages[-1:])
         decision = rewrite(await POLICY.apply(short, ctx_of(whole)))
         assert [each.name for each in decision.request.tools if each not in OURS] == await offered(whole)
-
-    async def test_tools_of_ours_stay_and_are_not_counted(self) -> None:
         request, ours = asked("delete the alarm"), tool("recall")
         decision = rewrite(await POLICY.apply(request.with_tools([*TOOLS, ours]), ctx_of(request)))
         assert decision.request.tools[-3:] == (ours, *OURS)

@@ -160,9 +160,14 @@ async def test_it_outlives_the_messages_around_it() -> None:
     assert outcome.request.messages[-1].text == "ulast"
 
 
-async def test_without_a_name_nothing_comes() -> None:
+async def test_without_a_name_nothing_comes_and_a_later_repeat_takes_nothing_out() -> None:
     request = chat("u1")
     assert isinstance(await IncludeShared().apply(request, context(request)), Keep)
+    box, request = Box(), chat("u1")
+    box.gets("The user is vegetarian.")
+    first = (await box.sent(request)).messages
+    longer = request.with_messages([*request.messages, assistant("Well."), user("I'm vegetarian.")])
+    assert (await box.sent(longer)).messages[: len(first)] == first
 
 
 @pytest.mark.parametrize(
@@ -186,11 +191,3 @@ async def test_a_text_is_left_out_where_all_of_it_stands_already(said: str, shar
     assert decision.facts["shared"] == shown
     blocks = decision.request.messages[:-1] if isinstance(decision, Rewrite) else ()
     assert [block.text.splitlines()[2] for block in blocks] == shared[:shown], "word for word, or not at all"
-
-
-async def test_a_later_message_that_repeats_a_text_does_not_take_it_out() -> None:
-    box, request = Box(), chat("u1")
-    box.gets("The user is vegetarian.")
-    first = (await box.sent(request)).messages
-    longer = request.with_messages([*request.messages, assistant("Well."), user("I'm vegetarian.")])
-    assert (await box.sent(longer)).messages[: len(first)] == first

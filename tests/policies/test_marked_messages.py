@@ -60,14 +60,11 @@ async def test_what_contradicts_a_fact_is_not_said_to_hold(action: str, last: bo
     assert not any("superseded" in text for text in await texts(talk, check, ResolveClashes()))
 
 
-async def test_what_was_quarantined_is_not_quoted() -> None:
+async def test_what_was_quarantined_is_not_quoted_and_what_was_marked_is_marked_once() -> None:
     talk = [user(LATER), assistant("Ok."), user(DEADLINE), assistant("Ok."), user("?")]
     assert any("superseded" in text for text in await texts(talk, ResolveClashes()))
     quarantine = CheckFacts(facts=(DEADLINE,), action="quarantine")
     assert not any("June" in text for text in await texts(talk, quarantine, ResolveClashes()))
-
-
-async def test_what_was_marked_is_marked_once() -> None:
     talk = [user(FALSE), assistant("Ok."), user("?")]
     once = await texts(talk, CHECK)
     assert await texts(talk, CHECK, CHECK) == once

@@ -18,12 +18,14 @@ def with_handle(request: ChatRequest) -> ChatRequest:
 EXAMPLES = [Example(lifelike(8), before=(WindowHistory(keep_turns=2, stride=1),))]
 
 
-async def test_the_tool_stands_behind_the_clients_own() -> None:
+async def test_the_tool_stands_behind_the_clients_own_and_stays_once_it_was_called() -> None:
     request = with_handle(chat("s u1", tools=[tool("one"), tool("two")]))
     decision = rewrite(await OfferRecall().apply(request, context(request)))
     assert [each.name for each in decision.request.tools] == ["one", "two", "recall"]
     assert decision.request.tools[:2] == request.tools
     assert decision.request.messages is request.messages
+    request = chat("u1", tools=[tool()]).with_messages([calls("c", name="recall")])
+    assert isinstance(await OfferRecall().apply(request, context(request)), Rewrite)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +55,3 @@ async def test_it_comes_with_the_first_handle(changed: Message) -> None:
     shortened = incoming.with_messages([changed, *incoming.messages[1:]])
     assert isinstance(await OfferRecall().apply(shortened, context(incoming)), Rewrite)
     assert isinstance(await OfferRecall().apply(incoming, context(incoming)), Keep)
-
-
-async def test_what_has_called_it_once_keeps_it() -> None:
-    request = chat("u1", tools=[tool()]).with_messages([calls("c", name="recall")])
-    assert isinstance(await OfferRecall().apply(request, context(request)), Rewrite)

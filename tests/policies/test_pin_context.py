@@ -34,9 +34,14 @@ def planned(turns: int) -> ChatRequest:
 EXAMPLES = [Example(planned(60), before=(WindowHistory(summary=False),))]
 
 
-async def test_nothing_left_nothing_to_do() -> None:
+async def test_nothing_is_pinned_that_stands_in_whatever_layout() -> None:
     request = talk(3)
     assert await PinContext().apply(request, context(request)) == Keep("nothing left the context")
+    request = planned(3)
+    again = [calls("c1", name="x", arguments='{"a":"find a flight\\nbook a room"}'), result("done")]
+    ctx = context(request.with_messages([*request.messages, *again]))
+    decision = await PinContext().apply(request.with_messages([*request.messages[3:], *again]), ctx)
+    assert decision == Keep("nothing that must stay has left")
 
 
 async def test_pin_context_puts_the_open_plan_back_under_who_wrote_it() -> None:
@@ -67,14 +72,6 @@ async def test_pin_context_puts_back_nothing_that_a_tool_said(said: str, leaves:
     short = [*request.messages[-2:]] if leaves else short
     decision = await PinContext().apply(asked.with_messages(short), context(asked))
     assert isinstance(decision, Keep)
-
-
-async def test_pin_context_leaves_out_what_stands_in_another_layout() -> None:
-    request = planned(3)
-    again = [calls("c1", name="x", arguments='{"a":"find a flight\\nbook a room"}'), result("done")]
-    ctx = context(request.with_messages([*request.messages, *again]))
-    decision = await PinContext().apply(request.with_messages([*request.messages[3:], *again]), ctx)
-    assert decision == Keep("nothing that must stay has left")
 
 
 async def test_it_stands_still_while_the_window_does() -> None:

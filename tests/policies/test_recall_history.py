@@ -199,19 +199,16 @@ async def test_a_growing_tool_loop_halves_them_and_nothing_goes_over_the_ceiling
     assert decision == Keep("no room for passages")
 
 
-async def test_a_passage_of_a_long_message_comes_without_the_rest_of_it() -> None:
+async def test_a_question_comes_with_its_answer_and_a_passage_of_a_long_message_without_the_rest() -> None:
+    past = (user("What is the fare to Porto?"), assistant("The slow line asks for nineteen euros."), *PAST)
+    said = recalled(await recall("And the fare to Porto, again?", past, policy=STRICT))
+    assert said.index("What is the fare to Porto?") < said.index('role="assistant"') < said.index("The slow line asks")
     paragraphs = [f"Section {number}. " + "filler words stand here " * 20 for number in range(8)]
     paragraphs[5] = "Section 5. The wombat lives in a burrow. " + "filler words stand here " * 20
     said = recalled(await recall("Where does the wombat live?", [user("\n\n".join(paragraphs))], policy=STRICT))
     assert paragraphs[5].strip() in said
     assert "Section 2." not in said
     assert said.count("[...]") == 2
-
-
-async def test_a_question_comes_with_its_answer() -> None:
-    past = (user("What is the fare to Porto?"), assistant("The slow line asks for nineteen euros."), *PAST)
-    said = recalled(await recall("And the fare to Porto, again?", past, policy=STRICT))
-    assert said.index("What is the fare to Porto?") < said.index('role="assistant"') < said.index("The slow line asks")
 
 
 @pytest.mark.parametrize(
@@ -234,12 +231,6 @@ async def test_where_the_summary_says_the_best_only_what_is_half_as_relevant_com
     shown = recalled(await recall("Which code has the bakery of Porto?", [*past, *PAST], f"Earlier:\n{alike[0]}"))
     assert alike[1] in shown
     assert alike[2] not in shown
-
-
-async def test_what_the_summary_says_word_for_word_does_not_stand_there_twice() -> None:
-    asked = "How old is Biscuit the beagle?"
-    assert await recall(asked, PAST, f"It says:\n- {FACTS[0]}", STRICT) == Keep("the summary says it")
-    assert isinstance(await recall(asked, PAST, "It says: a dog of nine years.", STRICT), Rewrite)
 
 
 HARBOURS = [
@@ -275,9 +266,12 @@ async def test_recall_brings_little_where_one_word_or_chance_leads_to_the_passag
     assert least < int(str(decision.facts["recalled_tokens"])) <= most
 
 
-async def test_recall_brings_what_was_sent_several_times_once() -> None:
+async def test_what_was_sent_several_times_or_stands_in_the_summary_comes_once() -> None:
     past = [user(FACTS[0]), assistant(REPLY)] * 3
     assert recalled(await recall("How old is Biscuit the beagle?", past, policy=STRICT)).count(FACTS[0]) == 1
+    asked = "How old is Biscuit the beagle?"
+    assert await recall(asked, PAST, f"It says:\n- {FACTS[0]}", STRICT) == Keep("the summary says it")
+    assert isinstance(await recall(asked, PAST, "It says: a dog of nine years.", STRICT), Rewrite)
 
 
 class Vectors(ToldEmbedder):

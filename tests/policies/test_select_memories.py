@@ -243,14 +243,11 @@ async def test_they_keep_to_their_share_and_the_best_stay() -> None:
     assert isinstance(await select(DRINK, remembering(DRINK, memories, model=profile(200))), Keep)
 
 
-async def test_of_two_that_contradict_each_other_the_newer_alone_is_given() -> None:
+async def test_of_two_that_contradict_the_newer_is_given_and_what_the_user_says_overtakes_it() -> None:
     older, newer, beside = "User prefers budget hotels", "User prefers luxury 5-star hotels", "User prefers quiet rooms"
     memories = Given(item("old", 0.9, older, age=2 * DAY), item("new", 0.45, newer, age=3600.0), item("c", 0.8, beside))
     block = await block_of(memories, user("Find me something for next week, will you?"))
     assert [each in block for each in (newer, beside, older)] == [True, True, False]
-
-
-async def test_what_the_user_says_now_overtakes_a_memory() -> None:
     memories = Given(item("a", 0.9, "The user lives in Madrid"), item("b", 0.8, "The user likes tea"))
     asked = user("Find me a café near my home, please")
     block = await block_of(memories, user("Ahora vivo en Sevilla."), assistant("Bien."), asked)

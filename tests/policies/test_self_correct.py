@@ -50,19 +50,16 @@ def made(request: ChatRequest, memo: MemoryMemo, *pending: Correction) -> Contex
 EXAMPLES = [Example(made(chat("s u1 a1 u2 a2 u3"), MemoryMemo(), EMPTY))]
 
 
-async def test_without_notes_or_where_nobody_looks_nothing_changes() -> None:
-    request = chat("s u1 a1 u2")
-    assert await forwarded(request, MemoryMemo()) is request
-    assert isinstance(await SelfCorrect().apply(request, context(request)), Keep)
-
-
-async def test_a_note_stands_in_front_of_the_last_user_message() -> None:
+async def test_a_note_stands_in_front_of_the_last_user_message_or_nothing_changes() -> None:
     made = await forwarded(chat("s u1 a1 u2"), MemoryMemo(), EMPTY, JSON)
     note = made.messages[3]
     assert [message.role for message in made.messages] == ["system", "user", "assistant", "user", "user"]
     assert note.text.startswith("<answer_notes>")
     assert EMPTY.text in note.text
     assert JSON.text in note.text
+    request = chat("s u1 a1 u2")
+    assert await forwarded(request, MemoryMemo()) is request
+    assert isinstance(await SelfCorrect().apply(request, context(request)), Keep)
 
 
 async def test_findings_say_what_was_wrong_and_where_with_every_request_that_has_the_note() -> None:

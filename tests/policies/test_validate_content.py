@@ -36,10 +36,13 @@ def result_of(decision: Decision) -> str:
 EXAMPLES = [asked(CUT, *LATER)]
 
 
-async def test_good_content_is_left_alone() -> None:
+async def test_good_content_is_left_alone_and_a_result_that_left_is_not_asked_for() -> None:
     decision = await decided(ValidateContent(), asked(WHOLE))
     assert isinstance(decision, Keep)
     assert (decision.facts["quality_score"], decision.facts["judged"]) == (1.0, 1)
+    incoming = asked(CUT, *LATER)
+    request = incoming.with_messages(incoming.messages[-1:])
+    assert isinstance(await ValidateContent().apply(request, context(incoming)), Keep)
 
 
 async def test_the_line_stays_as_the_conversation_grows_and_is_not_added_twice() -> None:
@@ -60,12 +63,6 @@ async def test_the_line_stands_in_front_of_the_form_that_an_earlier_step_made() 
     request = incoming.with_messages([*incoming.messages[:2], short, incoming.messages[3]])
     decision = await ValidateContent().apply(request, context(incoming))
     assert result_of(decision) == "[quality check: its JSON is cut off (completeness 0.40)]\nshort form"
-
-
-async def test_a_result_that_left_is_not_asked_for() -> None:
-    incoming = asked(CUT, *LATER)
-    request = incoming.with_messages(incoming.messages[-1:])
-    assert isinstance(await ValidateContent().apply(request, context(incoming)), Keep)
 
 
 async def test_quarantine_leaves_one_line_and_the_archive_has_the_rest_with_the_reason() -> None:
@@ -110,12 +107,7 @@ async def test_data_in_a_users_message_gets_a_note_in_front_and_the_message_stay
     assert isinstance(await ValidateContent().apply(sent, context(request)), Keep)
 
 
-async def test_two_poor_texts_of_a_message_get_one_line_each_fault() -> None:
-    request = ChatRequest("m", (talk.user(f"{DATA} {DATA}"),))
-    assert len(texts(await decided(ValidateContent(), request))[0].splitlines()) == 2
-
-
-async def test_parts_of_a_result_are_judged_one_by_one() -> None:
+async def test_parts_are_judged_one_by_one_and_two_poor_texts_get_one_line_each_fault() -> None:
     parts = [{"type": "text", "text": WHOLE}, {"type": "text", "text": CUT}]
     request = asked("")
     made = request.messages[2].with_changes(content=parts)
@@ -123,6 +115,8 @@ async def test_parts_of_a_result_are_judged_one_by_one() -> None:
     first, second = rewrite(await decided(ValidateContent(), request)).request.messages[2].parts
     assert first["text"] == WHOLE
     assert second["text"].startswith("[quality check")
+    request = ChatRequest("m", (talk.user(f"{DATA} {DATA}"),))
+    assert len(texts(await decided(ValidateContent(), request))[0].splitlines()) == 2
 
 
 async def test_tools_can_be_left_out_measures_turned_off_and_the_overall_score_has_a_threshold() -> None:
@@ -135,21 +129,10 @@ async def test_tools_can_be_left_out_measures_turned_off_and_the_overall_score_h
 STALE = '{"price": 3, "fetched_at": "2026-05-01T12:00:00Z"}'
 
 
-async def test_age_is_measured_from_the_time_that_the_conversation_says_it_is() -> None:
+async def test_age_is_measured_from_the_time_of_the_conversation_or_its_first_sight() -> None:
     told = "look it up. The current time is 2026-05-04 12:00:00 UTC"
     assert "3 days before" in result_of(await decided(ValidateContent(), asked(STALE, user=told)))
     assert isinstance(await decided(ValidateContent(), asked(STALE)), Keep)
-
-
-@pytest.mark.parametrize(("hour", "is_stale"), [(11, False), (8, True)])
-async def test_content_is_fresh_for_an_hour(hour: int, is_stale: bool) -> None:
-    result = f'{{"price": 3, "fetched_at": "2026-05-04T{hour:02}:30:00Z"}}'
-    told = "look it up. The current time is 2026-05-04 12:00:00 UTC"
-    decision = await decided(ValidateContent(), asked(result, user=told))
-    assert isinstance(decision, Rewrite) is is_stale
-
-
-async def test_else_from_its_first_sight_which_is_settled() -> None:
     policy, memo, request = ValidateContent(), MemoryMemo(), asked(STALE)
     first = result_of(await decided(policy, request, context(request, memo=memo, now=NOON)))
     assert "3 days before" in first
@@ -158,3 +141,11 @@ async def test_else_from_its_first_sight_which_is_settled() -> None:
         assert result_of(await decided(policy, later, context(later, memo=memo, now=now))) == first
     unseen = context(later, memo=MemoryMemo(), now=NOON)
     assert isinstance(await decided(policy, later, unseen), Keep), "nobody knows when it came"
+
+
+@pytest.mark.parametrize(("hour", "is_stale"), [(11, False), (8, True)])
+async def test_content_is_fresh_for_an_hour(hour: int, is_stale: bool) -> None:
+    result = f'{{"price": 3, "fetched_at": "2026-05-04T{hour:02}:30:00Z"}}'
+    told = "look it up. The current time is 2026-05-04 12:00:00 UTC"
+    decision = await decided(ValidateContent(), asked(result, user=told))
+    assert isinstance(decision, Rewrite) is is_stale

@@ -108,13 +108,10 @@ async def test_or_leaves_that_line_with_a_handle_that_has_it(action: str) -> Non
     assert CUT in texts(await judged(request, unarchived, action))[0], "what cannot be archived is annotated"
 
 
-async def test_a_block_of_another_step_is_one_item_and_tags_that_are_not_named_are_left_alone() -> None:
+async def test_what_a_step_or_the_client_puts_in_a_tag_is_whose_it_is() -> None:
     request, ctx = with_block(f"<documents>\n{DAMAGED}\n</documents>")
     assert texts(await judged(request, ctx))[0].startswith(f"{WRONG} (accuracy 0.00)]\n<documents>")
     assert isinstance(await ValidateContent(knowledge_tags=("context",)).apply(request, ctx), Keep)
-
-
-async def test_what_the_client_sends_in_such_a_tag_stays_the_clients() -> None:
     incoming = ChatRequest("m", (user(f"{MEMORIES}\nWhen did it open?"),))
     decision = rewrite(await judged(incoming, context(incoming), "quarantine"))
     assert decision.request.messages[-1] is incoming.messages[0]

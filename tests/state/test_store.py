@@ -31,7 +31,7 @@ bounded = pytest.mark.parametrize("place", ["memory", "disk"])
 """Of stores with a bound of their own; a Redis server has one for all that it keeps."""
 
 
-async def test_a_value_comes_back_and_the_last_one_counts(store: Store, clock: MovedClock) -> None:
+async def test_a_value_comes_back_and_what_was_used_last_comes_first(store: Store, clock: MovedClock) -> None:
     assert await store.get("a") is None
     await store.put("a", b"\0\xff2", ttl=10)
     assert await store.get("a") == b"\0\xff2"
@@ -40,6 +40,14 @@ async def test_a_value_comes_back_and_the_last_one_counts(store: Store, clock: M
         await store.put("a", bytes(200_000), ttl=10)
     assert await store.keys("") == ("a",), "overwriting does not add up"
     assert await store.get("a") == bytes(200_000)
+    for key in ("a/1", "a/3", "a/2", "b/1", "a/gone"):
+        clock.now += 1
+        await store.put(key, b"", ttl=10 if key == "a/gone" else 1000)
+    clock.now += 100
+    await store.touch(["a/1"], ttl=1000)
+    assert await store.keys("a/", limit=10, latest=True) == ("a/1", "a/2", "a/3")
+    assert await store.keys("a/", limit=1, latest=True) == ("a/1",)
+    assert await store.keys("c/", limit=1, latest=True) == ()
 
 
 async def test_a_value_lives_from_its_last_use(store: Store, clock: MovedClock) -> None:
@@ -143,18 +151,7 @@ async def test_a_value_that_would_fill_the_store_is_refused_and_a_closed_store_s
         await store.get("a")
 
 
-async def test_what_was_used_last_comes_first(store: Store, clock: MovedClock) -> None:
-    for key in ("a/1", "a/3", "a/2", "b/1", "a/gone"):
-        clock.now += 1
-        await store.put(key, b"", ttl=10 if key == "a/gone" else 1000)
-    clock.now += 100
-    await store.touch(["a/1"], ttl=1000)
-    assert await store.keys("a/", limit=10, latest=True) == ("a/1", "a/2", "a/3")
-    assert await store.keys("a/", limit=1, latest=True) == ("a/1",)
-    assert await store.keys("c/", limit=1, latest=True) == ()
-
-
-async def test_several_values_are_set_together_or_not_at_all(store: Store) -> None:
+async def test_several_values_are_set_together_or_not_and_adding_at_once_settles_one(store: Store) -> None:
     await store.put("a", b"old", ttl=10)
     await store.put_all({"a": b"1", "b": b"2"}, ttl=10)
     assert (await store.get("a"), await store.get("b")) == (b"1", b"2")
@@ -162,6 +159,9 @@ async def test_several_values_are_set_together_or_not_at_all(store: Store) -> No
         await store.put_all({"a": b"3", "c": bytes(MIB // 2)}, ttl=10)
     assert await store.keys("") == ("a", "b")
     assert await store.get("a") == b"1"
+    found = await asyncio.gather(*(store.add("a", b"%d" % n, ttl=100) for n in range(20)))
+    assert len(set(found)) == 1
+    assert await store.get("a") == found[0]
 
 
 @bounded
@@ -184,9 +184,3 @@ async def test_of_several_values_that_are_added_the_first_stays(store: Store, cl
     assert await store.add("a", b"4", ttl=100) == b"4", "what has expired is gone"
     with pytest.raises(StoreError, match="too_large"):
         await store.add("b", b"x" * MIB, ttl=100)
-
-
-async def test_adding_at_once_settles_one_value(store: Store) -> None:
-    found = await asyncio.gather(*(store.add("a", b"%d" % n, ttl=100) for n in range(20)))
-    assert len(set(found)) == 1
-    assert await store.get("a") == found[0]

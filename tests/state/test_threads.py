@@ -96,7 +96,10 @@ def test_tenants_take_turns(fair: FairThreads) -> None:
     assert done == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-def test_a_job_that_nobody_waits_for_any_more_is_not_begun(fair: FairThreads) -> None:
+def test_a_failure_is_told_to_whoever_waits_and_what_nobody_waits_for_is_not_begun(fair: FairThreads) -> None:
+    with pytest.raises(ZeroDivisionError):
+        fair.submit_for("a", lambda: 1 // 0).result(60)
+    assert fair.submit_for("a", lambda: 1).result(60) == 1
     held, done = Held(), list[str]()
     fair.submit_for("a", held)
     held.began()
@@ -105,12 +108,6 @@ def test_a_job_that_nobody_waits_for_any_more_is_not_begun(fair: FairThreads) ->
     held.go.set()
     kept.result(60)
     assert done == ["kept"]
-
-
-def test_a_failure_is_told_to_whoever_waits(fair: FairThreads) -> None:
-    with pytest.raises(ZeroDivisionError):
-        fair.submit_for("a", lambda: 1 // 0).result(60)
-    assert fair.submit_for("a", lambda: 1).result(60) == 1
 
 
 def test_a_small_job_does_not_wait_behind_a_large_one() -> None:

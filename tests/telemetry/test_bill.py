@@ -168,12 +168,16 @@ async def test_a_step_that_no_longer_does_what_it_did_is_charged_for_that() -> N
     assert other == Effect(0, 0, 0)
 
 
-async def test_what_only_adds_never_pays() -> None:
+async def test_what_only_adds_or_is_no_longer_there_never_pays() -> None:
     talking, came = Chain(), talk(3000)
     added = came.with_messages([*came.messages, Message({"role": "user", "content": "more " * 100})])
     (found,) = await talking.runs(came, added)
     assert saved([found])[0] < -100
     assert found.pays_after is None
+    talking, came = Chain(), talk(3000, 500, 2000)
+    await talking.runs(came, cut(came, 1))
+    after = await talking.turn(talk(3000, 500, 2000, 500, 20))
+    assert (after.changed(0) or {})["step"] == "step0"
 
 
 async def test_of_a_step_nothing_is_told_where_the_request_before_was_not_priced() -> None:
@@ -200,10 +204,3 @@ async def test_a_step_that_observes_costs_nothing_and_one_that_is_not_told_apart
     steps = [Step("a", "rewrite", "", 0.0, 0.0, observed=True), Step("b", "keep", "", 0.0, 0.0)]
     assert await talking.bills.effects(estimate, came, (), steps, tokens) == [Effect(), Effect(0, 0, 0)]
     assert await talking.bills.effects(estimate, None, (), steps, tokens) == [Effect(), Effect()]
-
-
-async def test_a_prefix_is_broken_by_the_step_that_is_no_longer_there() -> None:
-    talking, came = Chain(), talk(3000, 500, 2000)
-    await talking.runs(came, cut(came, 1))
-    after = await talking.turn(talk(3000, 500, 2000, 500, 20))
-    assert (after.changed(0) or {})["step"] == "step0"

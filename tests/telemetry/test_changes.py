@@ -33,8 +33,14 @@ def check(came: ChatRequest, sent: ChatRequest, found: Sequence[dict[str, Any]])
     assert sorted(after) == list(range(len(sent.messages)))
 
 
-async def test_nothing_is_one_entry() -> None:
+async def test_nothing_is_one_entry_and_many_changes_are_told_in_short() -> None:
     assert await told(chat("s u1 a1 u2")) == [("unchanged", 0, 0, 4, None)]
+    came = chat("s " + " ".join(f"u{n} a{n}" for n in range(3 * MOST)))
+    sent = came.with_messages(
+        each.with_changes(content=f"{each.text}!") if each.role == "user" else each for each in came.messages
+    )
+    found = await changes(came, sent, [("all", sent)], CharTokens())
+    assert len(found) == MOST
 
 
 async def test_each_step_is_told_what_it_did() -> None:
@@ -79,15 +85,6 @@ async def test_a_message_that_moves_is_told_where_it_is_now() -> None:
     assert ("moved", 0, 1, 1, None) in await told(came, ("order", came.with_messages([second, first, *rest])))
 
 
-async def test_many_changes_are_told_in_short() -> None:
-    came = chat("s " + " ".join(f"u{n} a{n}" for n in range(3 * MOST)))
-    sent = came.with_messages(
-        each.with_changes(content=f"{each.text}!") if each.role == "user" else each for each in came.messages
-    )
-    found = await changes(came, sent, [("all", sent)], CharTokens())
-    assert len(found) == MOST
-
-
 class Talk(Conversation):
     """A conversation, of which each request is sent as a step leaves it."""
 
@@ -118,12 +115,9 @@ async def sizes(request: ChatRequest) -> list[int]:
     return list(await CharTokens().sizes(request.messages))
 
 
-async def test_a_conversation_that_grows_breaks_nothing() -> None:
+async def test_a_cut_breaks_what_stands_behind_it_and_growing_nothing() -> None:
     talk = Talk()
     assert [await talk.sends(grown(words)) for words in (2, 4, 6, 8)] == [None] * 4
-
-
-async def test_a_cut_breaks_what_stands_behind_it() -> None:
     talk = Talk()
     await talk.sends(grown(4))
     came = grown(6)

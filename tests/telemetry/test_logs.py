@@ -126,16 +126,13 @@ def test_libraries_stay_quiet(name: str, capsys: pytest.CaptureFixture[str], mon
     assert [line["event"] for line in lines(capsys)] == ["late"]
 
 
-def test_the_level_holds_for_everybody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_level_holds_for_everybody_and_no_line_comes_twice(capsys: pytest.CaptureFixture[str]) -> None:
     configure(TelemetrySettings(log_level="error"))
     request(Telemetry(Metrics("1")))
     logging.getLogger("httpx").warning("late")
     X.error("real")
 
     assert [line["event"] for line in lines(capsys)] == ["real"]
-
-
-def test_configuring_again_does_not_double_lines(capsys: pytest.CaptureFixture[str]) -> None:
     configure(TelemetrySettings())
     configure(TelemetrySettings(log_format="text"))
     X.info("once")

@@ -113,10 +113,15 @@ def test_requests_are_counted_by_status_and_only_once(telemetry: Telemetry) -> N
     assert found["penstock_active_requests"] == 0
 
 
-def test_a_request_for_no_known_model_has_a_fixed_label(telemetry: Telemetry) -> None:
+def test_unknown_models_have_a_fixed_label_and_names_are_bounded(telemetry: Telemetry) -> None:
     telemetry.begin("POST", "/v1/chat/completions", {}).end(404, error="model_not_found")
 
     assert scraped(telemetry.metrics)['penstock_requests_total{model="none",status="404",upstream="none"}'] == 1
+    for number in range(MOST_MODELS + 50):
+        telemetry.begin("POST", "/", {}).routed(model=f"gpt-{number}", upstream="openai", named=False)
+    assert telemetry.metrics.model("gpt-0", named=False) == "gpt-0"
+    assert telemetry.metrics.model("gpt-new", named=False) == "other"
+    assert telemetry.metrics.model("gpt-new", named=True) == "gpt-new"
 
 
 def test_tokens_and_the_first_chunk_come_from_the_upstreams_answer(telemetry: Telemetry) -> None:
@@ -181,14 +186,6 @@ def test_prompts_that_stay_too_long_are_one_warning(telemetry: Telemetry, caplog
     assert {record.levelname for record in caplog.records} == {"WARNING"}
     causes = [record.__dict__["fields"]["cause"] for record in caplog.records]
     assert causes == ["server_is_overloaded", "state_unavailable"]
-
-
-def test_the_names_of_models_are_bounded(telemetry: Telemetry) -> None:
-    for number in range(MOST_MODELS + 50):
-        telemetry.begin("POST", "/", {}).routed(model=f"gpt-{number}", upstream="openai", named=False)
-    assert telemetry.metrics.model("gpt-0", named=False) == "gpt-0"
-    assert telemetry.metrics.model("gpt-new", named=False) == "other"
-    assert telemetry.metrics.model("gpt-new", named=True) == "gpt-new"
 
 
 @pytest.mark.parametrize("name", ['x"} 1', "a\nb", "", "m" * 200, "\ud800", "modèle"])

@@ -61,9 +61,15 @@ def test_a_better_text_ranks_higher(texts: list[str], query: str, better: tuple[
     assert scores[better[0]] > scores[better[1]]
 
 
-def test_scores_follow_the_formula_of_bm25() -> None:
-    # one of two texts, both of mean length: idf = ln(1 + 1.5 / 1.5), tf = 2.2 / 2.2
+def test_scores_follow_the_formula_of_bm25_and_a_very_long_query_has_its_longest_terms() -> None:
     assert scores_of("apple apple", index(["apple", "pear"])) == [pytest.approx(0.6931471805599453), 0.0]
+    query = " ".join([f"w{number}" for number in range(200)] + ["extraordinary"])
+    scores = scores_of(query, index(["w0 w1 w2", "extraordinary", "w150"]))
+    assert max(scores) == scores[1] > 0
+    assert sum(score > 0 for score in scores) < 3
+    texts = index([*(f"the last bus goes at night, stop {n}" for n in range(19)), "Platform nine, at night"])
+    assert not Fits("Say good night in Japanese", [texts]).telling.any()
+    assert Fits("Which platform at night?", [texts]).telling.tolist() == [0] * 19 + [1]
 
 
 @given(st.lists(st.text(max_size=80), max_size=8), st.text(max_size=40))
@@ -85,16 +91,6 @@ def test_any_text_has_a_score_and_only_shared_terms_give_one(texts: list[str], q
 )
 def test_query_terms_have_no_stop_words_of_the_language(query: str, found: list[str]) -> None:
     assert query_terms(query) == found
-
-
-def test_a_very_long_query_has_its_longest_terms_and_a_common_one_is_not_telling() -> None:
-    query = " ".join([f"w{number}" for number in range(200)] + ["extraordinary"])
-    scores = scores_of(query, index(["w0 w1 w2", "extraordinary", "w150"]))
-    assert max(scores) == scores[1] > 0
-    assert sum(score > 0 for score in scores) < 3
-    texts = index([*(f"the last bus goes at night, stop {n}" for n in range(19)), "Platform nine, at night"])
-    assert not Fits("Say good night in Japanese", [texts]).telling.any()
-    assert Fits("Which platform at night?", [texts]).telling.tolist() == [0] * 19 + [1]
 
 
 @given(st.lists(st.lists(st.text(max_size=40), max_size=4), max_size=4), st.text(max_size=40))

@@ -39,31 +39,25 @@ def test_two_tools_stand_in_place_of_those_that_leave() -> None:
     assert not damage(request, made)
 
 
-def test_where_nothing_leaves_request_and_messages_are_the_same() -> None:
+def test_where_nothing_leaves_or_it_was_applied_already_nothing_changes() -> None:
     request = asked(call("one", "{}"))
     assert deferred(request, set()) is request
     assert deferred(request, {"nobody"}) is request
     request = asked(call("one", "{}"))
     assert deferred(request, {"three"}).messages is request.messages
-
-
-def test_applied_again_it_changes_nothing() -> None:
     request = asked(call("one", '{"key":"1"}'), call("two", "{}", "c2"))
     made = deferred(request, {"one", "three"})
     assert deferred(made, {"one", "three"}) is made
     assert deferrable(made, made.tools) == (TOOLS[1],)
 
 
-def test_only_calls_of_what_left_are_translated() -> None:
+def test_only_calls_of_what_left_are_translated_with_all_that_they_carry() -> None:
     custom = {"id": "c3", "type": "custom", "custom": {"name": "three", "input": "x"}}
     request = asked(call("one", "{}"), call("two", "{}", "c2"), custom, call("gone", "{}", "c4"))
     made = deferred(request, {"one", "three"})
     first, *others = made.messages[2]["tool_calls"]
     assert first["function"]["name"] == "call_tool"
     assert others == request.messages[2]["tool_calls"][1:]
-
-
-def test_what_else_a_call_carries_rides_along() -> None:
     signed = {**call("one", "{}"), "extra_content": {"signature": "s"}}
     made = deferred(asked(signed), {"one"})
     assert made.messages[2]["tool_calls"][0]["extra_content"] == {"signature": "s"}

@@ -54,11 +54,6 @@ def test_what_left(incoming: list[Message], request_: list[Message], expected: l
     assert notes_that_left(incoming, request_) == expected
 
 
-def test_calls_of_any_shape_are_no_notes() -> None:
-    shapes: list[Any] = [{"name": "note"}, {"custom": {"name": "note", "input": "x"}}, {"function": {"name": "note"}}]
-    assert notes_that_left([Message({"role": "assistant", "tool_calls": shapes})], []) == []
-
-
 @given(st.lists(st.text(max_size=40)), st.integers(0, 200))
 def test_the_newest_stay_within_their_room_in_the_order_of_time(texts: list[str], size: int) -> None:
     kept = within(texts, size)
@@ -68,5 +63,7 @@ def test_the_newest_stay_within_their_room_in_the_order_of_time(texts: list[str]
         assert len("".join(f"- {text}\n" for text in texts[: len(kept) + 1]).encode()) > size
 
 
-def test_a_note_cannot_end_its_block() -> None:
+def test_a_note_cannot_end_its_block_and_calls_of_any_shape_are_none() -> None:
     assert block(["a </Notes_context> b"]).text.count("</") == 1
+    shapes: list[Any] = [{"name": "note"}, {"custom": {"name": "note", "input": "x"}}, {"function": {"name": "note"}}]
+    assert notes_that_left([Message({"role": "assistant", "tool_calls": shapes})], []) == []

@@ -153,10 +153,14 @@ async def test_a_query_searches_all_that_left() -> None:
     assert (await Recall(archive).run('{"query": "zeppelin"}')) == "No text has these words: try others."
 
 
-async def test_a_handle_may_stand_as_the_conversation_has_it() -> None:
+async def test_a_handle_may_stand_as_the_conversation_has_it_and_a_passage_is_shown_once() -> None:
     archive = MemoryArchive()
     handle = await archive.keep(TEXT)
     assert await Recall(archive).run(json.dumps({"handle": f'recall("{handle}")'})) == TEXT
+    archive = MemoryArchive()
+    for number in range(3):
+        await archive.keep("the code word is tangerine" + "\n" * number)
+    assert (await Recall(archive).run('{"query": "tangerine"}')).count("tangerine") == 1
 
 
 @pytest.mark.parametrize("asked", [{"handle": "a" * 20}, {"query": "gate"}])
@@ -166,13 +170,6 @@ async def test_what_cannot_be_read_now_is_not_said_to_be_gone(asked: Mapping[str
     told = await Recall(Archives(store).bind(Identity("t", "named-s"))).run(json.dumps(asked))
     assert "cannot be read right now" in told
     assert "Do not" not in told
-
-
-async def test_the_same_passage_is_shown_once() -> None:
-    archive = MemoryArchive()
-    for number in range(3):
-        await archive.keep("the code word is tangerine" + "\n" * number)
-    assert (await Recall(archive).run('{"query": "tangerine"}')).count("tangerine") == 1
 
 
 async def test_a_query_says_when_it_did_not_search_everything() -> None:

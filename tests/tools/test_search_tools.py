@@ -62,7 +62,7 @@ async def test_the_next_best_are_named() -> None:
     assert found_in(answered(answer), many) == tuple(many[:5]), "what was only named is shown when it is found"
 
 
-async def test_a_large_definition_is_shortened_and_an_exact_name_shows_it() -> None:
+async def test_a_large_definition_is_shortened_and_even_one_has_an_end() -> None:
     many = [large(f"weather_{n}", 100) for n in range(5)]
     answer = await search(many).run('{"query": "weather"}')
     assert len(answer) < MOST_CHARACTERS + 500
@@ -71,9 +71,6 @@ async def test_a_large_definition_is_shortened_and_an_exact_name_shows_it() -> N
     assert second["parameter_names"][:2] == ["p0", "p1"]
     assert "exact name" in second["note"]
     assert found(await search(many).run('{"query": "weather_1"}')) == [dict(many[1]["function"])]
-
-
-async def test_even_one_definition_has_an_end() -> None:
     assert len(await search([large("weather", 5000)]).run('{"query": "weather"}')) < 70_000
 
 

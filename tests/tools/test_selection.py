@@ -27,13 +27,10 @@ def test_moments_are_requests_behind_user_messages(conversation: str, ends: list
     assert [moment.end for moment in moments(chat(conversation))] == ends
 
 
-def test_short_words_are_read_with_the_question_before_them() -> None:
+def test_short_words_are_read_with_the_question_before_them_and_an_answer_is_no_small_talk() -> None:
     asking = assistant("Shall I book it?")
     assert moments(ChatRequest("m", (asking, user("yes"))))[0].queries == ("yes", "Shall I book it?\nyes")
     assert len(moments(ChatRequest("m", (asking, user("yes " * 100))))[0].queries) == 1
-
-
-def test_an_answer_is_no_small_talk() -> None:
     fine = user("Perfect, thanks!")
     assert not moments(ChatRequest("m", (assistant("Shall I book it?"), fine)))[0].is_idle
     assert moments(ChatRequest("m", (assistant("Booked."), fine)))[0].is_idle

@@ -242,15 +242,12 @@ async def test_a_server_that_answers_nonsense_has_broken_off(lab: Lab, stream: b
     assert "Hello" not in error.message
 
 
-async def test_a_server_that_is_down(start: Start) -> None:
+async def test_a_server_that_is_down_or_says_nothing(start: Start) -> None:
     async with start(base_url="http://127.0.0.1:1") as lab:
         error = await lab.fails(ask())
 
     assert (error.status, error.code) == (502, "upstream_unreachable")
     assert "'main'" in error.message
-
-
-async def test_a_server_that_says_nothing(start: Start) -> None:
     async with start(idle_timeout=1.0) as lab:
         lab.server.delay = 30
         assert isinstance(await lab.fails(ask()), UpstreamTimeout)

@@ -37,14 +37,11 @@ def test_each_servers_refusal_is_told_as_openais(refused: dict[str, Any]) -> Non
     assert openai_body(again, overflow) == again
 
 
-def test_a_servers_own_fields_stay() -> None:
+def test_a_servers_own_fields_stay_and_a_list_with_an_error_is_told_as_an_object() -> None:
     body = json.dumps(REFUSALS[0]["body"]).encode()
     told = orjson.loads(openai_body(body, Overflow(2324, 2048)))["error"]
     assert (told["type"], told["n_ctx"], told["param"]) == ("exceed_context_size_error", 2048, "messages")
     assert told["message"].startswith(f"{LIMIT} 2048 tokens. However, your messages resulted in 2324 tokens. {REDUCE}.")
-
-
-def test_a_list_with_an_error_is_told_as_an_object() -> None:
     body = json.dumps([error("prompt is too long: 5 tokens > 3 maximum", code="context_length_exceeded")]).encode()
     assert orjson.loads(openai_body(body, Overflow(5, 3)))["error"]["code"] == "context_length_exceeded"
 

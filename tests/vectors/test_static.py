@@ -52,11 +52,14 @@ def table() -> TokenTable:
     return TokenTable(DATA)
 
 
-def test_the_data_is_what_the_script_made() -> None:
+def test_the_data_is_what_the_script_made_and_its_dimension_is_known_from_the_bytes() -> None:
     assert {file.name: sha256(file.read_bytes()).hexdigest() for file in DATA.iterdir()} == CHECKSUMS
     assert VERSION == "static-all-MiniLM-L6-v2-1"
     assert sum(file.stat().st_size for file in DATA.iterdir()) < 8_000_000
     assert "proxy/data/static" in (ROOT / "NOTICE").read_text()
+    assert dimension(pack([[1.0] * 384] * 3)) == 384
+    assert len(pack([[1.0] * 384])) == 769
+    assert [dimension(packed) for packed in (b"", b"\0", b"\1", b"\3abc")] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\x00", "\ufffd", "ꙮ" * 5])
@@ -180,12 +183,6 @@ def test_other_dimensions_and_no_vectors_have_no_similarity() -> None:
 def test_what_is_no_vector_is_refused(rows: object) -> None:
     with pytest.raises(ValueError):
         pack(rows)
-
-
-def test_the_dimension_is_known_from_the_bytes() -> None:
-    assert dimension(pack([[1.0] * 384] * 3)) == 384
-    assert len(pack([[1.0] * 384])) == 769
-    assert [dimension(packed) for packed in (b"", b"\0", b"\1", b"\3abc")] == [0, 0, 0, 0]
 
 
 NAMES = ("OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")

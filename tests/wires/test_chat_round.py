@@ -108,16 +108,13 @@ def test_indexes_are_contiguous(entries: list[dict[str, Any]], indexes: list[int
     assert [entry["index"] for entry in [*shown, *calls.remaining()]] == indexes
 
 
-def test_a_call_is_put_together() -> None:
+def test_a_call_is_put_together_and_deltas_without_a_name_are_held() -> None:
     null: dict[str, Any] = {"index": 0, "id": None, "function": {"name": None, "arguments": "1}"}}
     signed = delta(0, "r", "recall", '{"a":') | {"type": "function", "extra": {"signature": "s"}}
     shown, calls = sort(signed, null, delta(0, "r", "recall", ""))
     assert shown == []
     function = {"name": "recall", "arguments": '{"a":1}'}
     assert calls.all == [{"index": 0, "id": "r", "function": function, "type": "function", "extra": {"signature": "s"}}]
-
-
-def test_deltas_without_a_name_are_held_until_the_end() -> None:
     shown, calls = sort(delta(0, "q"), delta(0, arguments="{}"))
     assert shown == []
     assert calls.remaining() == [delta(0, "q", arguments="{}")], "in one piece"

@@ -134,18 +134,15 @@ def test_a_change_without_a_form_is_refused(change: Change) -> None:
         made.encode()
 
 
-def test_marks_for_the_cache_stand_on_whole_results() -> None:
-    body = json.loads(write_marks(read(AGENT).with_cache_marks(CacheMarks((1, 3)))).encode())
-    assert body["messages"][0]["content"][0]["cache_control"] == MARK
-    assert body["messages"][2]["content"][0] == {**AGENT["messages"][2]["content"][0], "cache_control": MARK}
-
-
-def test_fields_are_set_in_the_vendors_words() -> None:
+def test_fields_are_set_in_the_vendors_words_and_marks_stand_on_whole_results() -> None:
     request = read(AGENT)
     assert json.loads(request.with_field("tool_choice", "none").encode())["tool_choice"] == {"type": "none"}
     assert json.loads(request.with_tools(()).encode()).keys().isdisjoint({"tools", "tool_choice"})
     assert json.loads(request.with_shorter_answer(50).encode())["max_tokens"] == 50
     assert json.loads(request.with_model("other").encode())["model"] == "other"
+    body = json.loads(write_marks(read(AGENT).with_cache_marks(CacheMarks((1, 3)))).encode())
+    assert body["messages"][0]["content"][0]["cache_control"] == MARK
+    assert body["messages"][2]["content"][0] == {**AGENT["messages"][2]["content"][0], "cache_control": MARK}
 
 
 def test_the_next_request_has_the_same_views() -> None:

@@ -23,12 +23,17 @@ FILE = Document(Path("f"), (files("proxy") / "data" / "user_facts.yaml").read_te
 PATTERNS = [(name, each) for name, every in shipped().items() for each in every]
 
 
-def test_the_file_has_parts_and_patterns_and_each_is_needed() -> None:
+def test_each_part_and_pattern_of_the_file_is_needed_and_operators_may_have_parts_too() -> None:
     form = msgspec.convert(FILE, Form)
     used = re.findall(r"<([A-Z_]+)>", " ".join([*form.parts.values(), *(each for _, each in PATTERNS)]))
     assert set(used) == set(form.parts)
     assert all(every for every in form.patterns.values())
     assert set(form.several) <= set(form.patterns)
+    pattern = r"\bmy dog is called <NAME>"
+    assert facts_in("My dog is called Rex and I live in Rome.", ready({"Dog": [pattern]})) == (
+        UserFact("Dog", "Rex", "Dog"),
+    )
+    assert whole("<UNKNOWN> stays") == "<UNKNOWN> stays"
 
 
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS)
@@ -37,14 +42,6 @@ def test_each_pattern_is_one_that_an_operator_could_write(name: str, pattern: st
     assert {"value", *re.findall(r"\{(\w+)\}", name)} == set(groups)
     assert not re.search(r"<[A-Z_]+>", whole(pattern)), "every part has a meaning"
     assert InjectFacts(shipped=False, patterns={name: (pattern,)}).patterns == {name: (pattern,)}
-
-
-def test_an_operators_patterns_may_have_parts_too() -> None:
-    pattern = r"\bmy dog is called <NAME>"
-    assert facts_in("My dog is called Rex and I live in Rome.", ready({"Dog": [pattern]})) == (
-        UserFact("Dog", "Rex", "Dog"),
-    )
-    assert whole("<UNKNOWN> stays") == "<UNKNOWN> stays"
 
 
 @pytest.mark.parametrize(

@@ -91,15 +91,12 @@ def test_faults(request_: ChatRequest, answer: Answer, kinds: set[str]) -> None:
     assert set(found(request_, answer)) == kinds
 
 
-def test_a_refusal_field_counts_and_only_what_is_asked_for_is_looked_for() -> None:
+def test_only_what_is_asked_for_is_looked_for_and_a_sentence_quotes_nothing() -> None:
     request = sent("x")
     refused = Message({"role": "assistant", "content": None, "refusal": "No locked archives."})
     request = request.with_messages([*request.messages, refused, Message({"role": "user", "content": "please"})])
     assert set(found(request, Answer(refusal="No locked archives.", finish="stop"))) == {"refusal"}
     assert faults(sent("hi"), Answer("", finish="stop"), frozenset({"json"})) == {}
-
-
-def test_a_sentence_names_places_of_the_schema_and_quotes_nothing() -> None:
     told = found(sent("x", tools=(BOOK,)), call('{"nights": "SECRET", "SECRET": 1}'))["arguments"]
     assert "book" in told
     assert "$ lacks city" in told

@@ -110,8 +110,10 @@ def test_relevance_counts_shared_words(query: str, score: float | None) -> None:
         assert abs(found.score - score) < 0.15
 
 
-def test_relevance_is_unknown_for_a_short_text() -> None:
+def test_relevance_is_unknown_for_a_short_text_and_overall_leaves_it_out() -> None:
     assert "relevance" not in judge("42", "How many berths has the marina of Valencia in summer?")
+    assert overall({"accuracy": Finding(0.5), "completeness": Finding(1.0)}) == 0.75
+    assert overall({}) == 1.0
 
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC).timestamp()
@@ -168,11 +170,6 @@ def test_freshness_falls_with_age_beyond_a_missing_zone(hours: float, exact: boo
 @pytest.mark.parametrize(("hours", "age"), [(1.5, "90 minutes"), (30, "30 hours"), (49, "2 days")])
 def test_freshness_names_the_age(hours: float, age: str) -> None:
     assert freshness(NOON - hours * 3600, NOON, 3600).fault == f"it says that it was made {age} before"
-
-
-def test_overall_leaves_out_unknown_scores() -> None:
-    assert overall({"accuracy": Finding(0.5), "completeness": Finding(1.0)}) == 0.75
-    assert overall({}) == 1.0
 
 
 @settings(max_examples=50, deadline=None)

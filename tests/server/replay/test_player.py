@@ -73,15 +73,12 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load(tmp_path / "config.yaml").settings
 
 
-async def test_a_model_that_loads_costs_a_chain_no_time(settings: Settings) -> None:
+async def test_models_that_load_and_texts_that_are_compared_later_cost_no_step_time(settings: Settings) -> None:
     async with open_player(settings) as player:
         played = await player.play(BODY)
     assert played.seconds < 0.2
     assert played.unasked == {"judge": 1}
     assert Asking.asked == 1
-
-
-async def test_texts_that_are_compared_after_a_request_count_for_no_step(settings: Settings) -> None:
     async with open_player(settings, loads=False) as player:
         for _ in range(2):
             played = await player.play(BODY, conversation="c")
@@ -110,18 +107,15 @@ def test_nothing_else_is_a_bound(text: str) -> None:
         read_bound(text)
 
 
-def test_a_figure_that_the_replay_has_not_is_no_success() -> None:
-    with pytest.raises(ConfigError, match="no cost_against"):
-        read_bound("cost_against > 1")(TOTALS)
-
-
-def test_every_name_is_a_figure_of_the_report() -> None:
+def test_every_name_is_a_figure_of_the_report_and_one_that_is_none_no_success() -> None:
     for name, keys in NAMES.items():
         found: object = totals([])
         for key in keys:
             assert isinstance(found, dict)
             assert key in found or name == "cost_against", name
             found = found.get(key, {})
+    with pytest.raises(ConfigError, match="no cost_against"):
+        read_bound("cost_against > 1")(TOTALS)
 
 
 RULES = CacheRules(read=0.1, minimum=0, ttl=300)

@@ -205,11 +205,12 @@ def test_parts_that_ollama_cannot_take_are_named(part: Json, place: str, code: s
     assert (error.param, error.code) == (f"messages[0].content[1]{place}", code)
 
 
-def test_custom_tools_are_refused() -> None:
+def test_custom_tools_and_an_unknown_role_which_templates_would_leave_out_are_refused() -> None:
     custom = Tool({"type": "custom", "custom": {"name": "sh"}})
 
     assert refused(chat("u1", tools=(tool(), custom))).param == "tools[1].type"
     assert "tools" not in body(chat("u1", tools=(custom,), tool_choice="none"))
+    assert refused(of(said("critic", "x"))).param == "messages[0].role"
 
 
 @pytest.mark.parametrize(("fields", "param"), [
@@ -224,7 +225,3 @@ def test_custom_tools_are_refused() -> None:
 ])  # fmt: skip
 def test_wrong_types_are_refused_and_named(fields: Json, param: str) -> None:
     assert refused(chat("u1", tools=(tool(),), **fields)).param == param
-
-
-def test_an_unknown_role_is_refused_because_templates_would_leave_it_out() -> None:
-    assert refused(of(said("critic", "x"))).param == "messages[0].role"

@@ -137,7 +137,7 @@ class Models:
 
     def __init__(self, prices: PriceList | None = None) -> None:
         """`prices` is litellm's list: that of the installed litellm, unless given."""
-        self._prices = prices or PriceList.installed()
+        self._prices, self.table = prices or PriceList.installed(), _table()
         self._known = lru_cache(_REMEMBERED)(self._resolved)
 
     def resolve(self, name: str, settings: ModelSettings | None = None, *, ollama: bool = False) -> ModelProfile:
@@ -150,10 +150,6 @@ class Models:
     def encodings(self, entries: Iterable[ModelSettings]) -> frozenset[str]:
         """Return what counts the tokens of the models of some entries; a glob counts as a model of that name."""
         return frozenset(self.resolve(each.model or name, each).encoding for each in entries for name in each.match)
-
-    @property
-    def table(self) -> ModelTable:
-        return _table()
 
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
         plain = canonical(name)

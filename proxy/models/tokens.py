@@ -150,14 +150,14 @@ class BoundTokens:
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the tokens of each message, its framing included: those of `count`, less the framing of the reply."""
-        known, sizes = self._known, self._known.get(id(messages))
-        if sizes is None:
-            if new := [message for message in messages if id(message) not in known]:
-                values = await self._values(new, self._message)
-                known.update({id(each): (each, self._size(value)) for each, value in zip(new, values, strict=True)})
-            sizes = (messages, tuple([known[id(message)][1] for message in messages]))
-        each: tuple[int, ...] = sizes[1]
-        return each
+        known = self._known
+        if (of_all := known.get(id(messages))) is not None:
+            sizes: tuple[int, ...] = of_all[1]
+            return sizes
+        if new := [message for message in messages if id(message) not in known]:
+            values = await self._values(new, self._message)
+            known.update({id(each): (each, self._size(value)) for each, value in zip(new, values, strict=True)})
+        return tuple([known[id(message)][1] for message in messages])
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
         """Return the tokens of each tool definition, without the instructions that come with any tools at all."""

@@ -66,56 +66,64 @@ class LitellmProcess:
         self._settings = revealed, settings.telemetry.model_dump(mode="json")
         self._users = set(upstreams)
         self._process: asyncio.subprocess.Process | None = None
-        self._starting: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._changing = asyncio.Lock()
+        """The process, once it listens."""
+        self._listening: asyncio.Future[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the process unless it runs. Raise `OSError` if it does not start.
 
         Who is cancelled leaves the start to the next one: a client that goes must not have a second process started.
         """
-        async with self._changing:
-            if self._process is None or self._process.returncode is not None:
-                if self._starting is None or self._starting.done():  # its end tells of another process
-                    self._starting = asyncio.create_task(self._start())
-                await asyncio.shield(self._starting)
+        if self._process is not None and self._process.returncode is None:
+            return
+        if self._listening is None or self._listening.done():  # its end tells of another process
+            self._process, self._listening = None, asyncio.get_running_loop().create_future()
+            self._running = asyncio.create_task(self._run(self._listening))
+        await asyncio.shield(self._listening)
 
-    async def _start(self) -> None:
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        # -P: a folder named `proxy` where Penstock was started is not what is imported
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", _PROGRAM, self.socket),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-            start_new_session=True,  # a Ctrl-C in the terminal is for Penstock, which lets its requests end first
-        )
-        sink, source = process.stdin, process.stdout
+    async def _run(self, listening: asyncio.Future[None]) -> None:
+        """Run one process until it ends or hangs, or nobody needs it any more."""
+        process = None
         try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            # -P: a folder named `proxy` where Penstock was started is not what is imported
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-c", _PROGRAM, self.socket),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+                start_new_session=True,  # a Ctrl-C in the terminal is for Penstock, which lets its requests end first
+            )
             async with asyncio.timeout(_START):
-                if sink is not None:
+                if process.stdin is not None:
                     # not as an argument or in the environment, which other users may read
-                    sink.write(orjson.dumps(self._settings, default=SecretStr.get_secret_value) + b"\n")
-                if source is None or not await source.readline():
+                    process.stdin.write(orjson.dumps(self._settings, default=SecretStr.get_secret_value) + b"\n")
+                if process.stdout is None or not await process.stdout.readline():
                     raise OSError("the process of litellm did not start")
-        except BaseException:
-            with suppress(ProcessLookupError):
-                process.kill()
-            raise
-        self._process = process
-        self._watching = asyncio.create_task(self._watch(process))
+            self._process = process
+            listening.set_result(None)
+            await self._watch(process)
+        except OSError as error:
+            listening.set_exception(error)
+        finally:
+            listening.cancel()
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """End the process where it hangs, with all that waits for it; the next request starts it again."""
+        """Wait until the process ends or hangs; then the next request starts another one."""
         while process.returncode is None:
-            await asyncio.sleep(_PING)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PING):
+                    await process.wait()
             try:
                 async with asyncio.timeout(_SILENCE):
                     await self._ping()
             except TimeoutError:
                 _log.error("the process of litellm hangs and is ended")
-                process.kill()
                 self._process = None
                 return
             except OSError:  # it ends
@@ -132,25 +140,15 @@ class LitellmProcess:
 
     async def leave(self, upstream: str) -> None:
         self._users.discard(upstream)
-        if self._users:
+        if self._users or self._running is None:
             return
-        async with self._changing:
-            if self._starting is not None:
-                self._starting.cancel()
-                await asyncio.wait([self._starting])
-            if self._watching is not None:
-                self._watching.cancel()
-            process, self._process = self._process, None
-            if process is None or process.stdin is None:
-                return
-            process.stdin.close()
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()  # it ends by itself, unless it hangs
+            await asyncio.wait([self._running], timeout=_PATIENCE)
+        self._running.cancel()
+        await asyncio.wait([self._running])
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
 
 class Foreign(OpenAI):

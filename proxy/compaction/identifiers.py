@@ -12,6 +12,9 @@ _LOUD = re.compile(
     r"|USING|WHEN|WILL|WITH|YOU|YOUR)$"
 )
 _ENDS = ".:?&=#+-/@~$%"
+_TURN = re.compile(r"[a-z](?=[A-Z0-9])|[0-9](?=[A-Za-z])|[A-Z](?=[0-9])")
+_TURNS = 7
+_ENCODED = 56
 _LONGEST = 240
 
 
@@ -26,3 +29,11 @@ def is_identifier(value: str) -> bool:
     if not _SIGN.search(value) or _LOUD.match(value):
         return False
     return not _WORDS.match(value) or bool(_CODE.search(value))
+
+
+def is_encoded(line: str) -> bool:
+    """Return True for a line of a key, a picture or the like: one long word in which letters and digits take turns."""
+    word = line.strip() if len(line) >= _ENCODED else ""
+    if len(word) < _ENCODED or word == word.lower() or any(sign in word for sign in " .:"):
+        return False
+    return _TURNS * len(_TURN.findall(word)) >= len(word)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
 
-from proxy.compaction.identifiers import is_identifier
+from proxy.compaction.identifiers import is_encoded, is_identifier
 from proxy.compaction.layout import joined, lay_out
 from proxy.compaction.pieces import WIDE, TextLine, gap
 from proxy.compaction.rare_lines import MANY_ROWS, Kind, kind_of, rare_lines
@@ -32,6 +32,7 @@ _MORE, _AGAIN = 1.5, 1.1
 or else what fits. Each gap names the folders of its hits again."""
 _SAMPLE = 3000
 _INDENT = 24
+_AGAIN_NOTE = "[… the same "
 _RECORDS = 3
 _PARENTS = 12
 _WORD = re.compile(r"\w[\w./:@#$%-]+\w")
@@ -56,7 +57,7 @@ def condensed(text: str, room: int) -> str:
 
 def _selected(lines: Sequence[TextLine], room: int, most: int = 0) -> str:
     """Return the lines that tell most. The form may be longer than the room, up to `most`, where it names all hits."""
-    texts = [line.text for line in lines if not line.is_blank]
+    texts = [line.text for line in lines if not line.is_blank and not is_encoded(line.text)]
     name, files, part = namers(texts)
     names = int(_NAMES * room) if name is not None else 0
     is_all = False
@@ -146,6 +147,9 @@ def _parents(lines: Sequence[TextLine]) -> list[int | None]:
             parents.append(None)
             is_first = True
             continue
+        if line.text.startswith(_AGAIN_NOTE) and place:
+            parents.append(place - 1)
+            continue
         level = _level(line, is_first=is_first) - (0.5 if is_first and kind_of(line) in begins else 0)
         is_first = False
         while above and above[-1][0] >= level:
@@ -180,7 +184,7 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     kinds = {place: kind_of(lines[place]) for place in full}
     rare = [full[row] for row in rare_lines([lines[place] for place in full], [*kinds.values()])]
     yield 0.6, [*_with_names(lines, kinds, parents, rare)]
-    above = {at for at in parents if at is not None}
+    above = {at for line, at in zip(lines, parents, strict=True) if not line.text.startswith(_AGAIN_NOTE)} - {None}
     heads = [place for place in full if place in above or _HEADING.match(lines[place].text[:200])]
     if 2 * len(heads) < len(full):
         yield 0.6, sorted(heads, key=lambda at: lines[at].depth)
@@ -237,7 +241,8 @@ def _spread(places: Sequence[int]) -> Iterator[int]:
 def _dense(lines: Sequence[TextLine], full: Sequence[int]) -> list[int]:
     """Rank lines by their values that later calls may need, such as numbers, names and paths."""
     # in their order: sums must be the same in every process
-    values = {place: dict.fromkeys(_WORD.findall(lines[place].text)) for place in full[:: max(1, len(full) // _SAMPLE)]}
+    sample = [place for place in full[:: max(1, len(full) // _SAMPLE)] if not is_encoded(lines[place].text)]
+    values = {place: dict.fromkeys(_WORD.findall(lines[place].text)) for place in sample}
     counts = Counter(chain.from_iterable(values.values()))
     worth = {word: is_identifier(word) / count for word, count in counts.items()}
     share = {

@@ -30,8 +30,8 @@ _FEW = 120
 _REPLY = 80
 _DONE = 16
 """Characters of such an answer that others have, too: "-> Done."."""
-_WHOLE = 600
-"""Letters of a user's message, or list, that stands whole: a list in part is of no use."""
+_WHOLE, _LIST = 600, 1000
+"""Letters of a user's message, or list, that stands whole: a list in part is of no use. The longer ones come late."""
 _RICH = 500
 """Letters of an answer, where there is room."""
 _POINTER = 64
@@ -165,7 +165,11 @@ def lines(
         points = end < len(messages) and _points(readings[end])
         room = 2 * BRIEF if points else BRIEF
         answers = list(_answer_lines(talk, range(start + 1, end), turn, asks, room)) if start + 1 >= covered else []
-        if points:
+        if users and users[0].rank == LineRank.REPEATED:
+            answers = [
+                line._replace(rank=LineRank.REPEATED) if _is_repeated(talk, line.place) else line for line in answers
+            ]
+        elif points:
             answers = [_pointed(line, end) for line in answers]
         if answers and answers[0].is_outcome:  # what was asked for stands with what came of it
             users = [line.with_places([answers[0].place]) if line.is_short_statement else line for line in users]
@@ -289,18 +293,19 @@ def _user_lines(talk: _Talk, place: int, turn: int) -> Iterator[Line]:
         brief = LineRank.PART if rank == LineRank.STATED else rank
         yield Line(turn, place, brief, f"{turn}: {indented(ends(text, BRIEF))}", True, news)
         rank = max(rank, LineRank.WHOLE)
-    is_part = long > _WHOLE or (rank == LineRank.STATED and talk.readings[place].asks)
-    whole = Line(turn, place, rank, f"{turn}: {indented(ends(text, _WHOLE))}", is_part, news)
+    most = _LIST if talk.readings[place].is_list else _WHOLE
+    is_part = long > most or (rank == LineRank.STATED and talk.readings[place].asks)
+    whole = Line(turn, place, rank, f"{turn}: {indented(ends(text, most))}", is_part, news)
     yield whole
     if rank == LineRank.STATED:
         yield whole._replace(rank=LineRank.REST)
-    if long > _WHOLE:
+    if long > most:
         yield Line(turn, place, LineRank.LONG, f"{turn}: {indented(ends(text, LONG))}", True, news)
 
 
 def _rank(talk: _Talk, place: int, turn: int) -> LineRank:
     message, reading = talk.messages[place], talk.readings[place]
-    if message.text.strip() and talk.newest.get(_key(message), place) != place:
+    if _is_repeated(talk, place):
         return LineRank.REPEATED
     is_reply = place > 0 and talk.readings[place - 1].asks  # then "Yes." says something
     if reading.is_talk and not is_reply and reading.text == message.text.strip():
@@ -310,6 +315,11 @@ def _rank(talk: _Talk, place: int, turn: int) -> LineRank:
     if not reading.asks or turn <= _OPENING:
         return LineRank.STATED
     return LineRank.FOUND if reading.states else LineRank.ASKED
+
+
+def _is_repeated(talk: _Talk, place: int) -> bool:
+    message = talk.messages[place]
+    return bool(message.text.strip()) and talk.newest.get(_key(message), place) != place
 
 
 def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool, room: int) -> Iterator[Line]:

@@ -85,7 +85,7 @@ _EXIT = re.compile(r"(?i:\W*(?:[a-z]+ ){0,4}exit(?:ed)?(?: with)?(?: code| statu
 _FAULT = re.compile(r"\W*(?i:traceback|error|exception|failed|failure|fatal)\b(?P<message>[^:]{0,80}:\s*+(?!0\b)\S)?")
 _VERDICT = re.compile(
     r"\W*(?:[A-Z]+ |\D{1,60}(?::|\.{3}) )?(?:FAIL|FAILED|FAILURE|ERROR|FATAL)\b(?!\W*\d+\W*$)"
-    r"|(?:\w+\.)*[A-Z]\w*(?:Error|Exception): "
+    r"|(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |(?:error|fatal): (?:\S+ ){2}\S"
 )
 _STACK = re.compile(r"\W*(?i:traceback|exception in)\b")
 """The first line of a stack, at whose end the error may have any name, or further lines."""

@@ -180,7 +180,7 @@ async def summarised(
         readings = await ctx.once.of_each(read, sent)
         work = partial(lines, sent, readings, staying, leaving.carried, used.end)
         digest_lines = await ctx.once.of_key((*key, "lines"), _size(sent), work)
-        known = (await _digest(leaving, digest_lines, handles, measure, ctx, used.text, replaced),)
+        known = (await _digest(leaving, digest_lines, handles, measure, ctx, used.text, replaced, shown),)
         ctx.once.remember(key, known)
     # first the carried one, because it outlasts the summary in the cache
     return None if known[0] is None else [*carried, known[0]]
@@ -194,10 +194,15 @@ async def _digest(
     ctx: Context,
     written: str,
     replaced: int,
+    last: int,
 ) -> Message | None:
-    """Return the digest of these lines that fits its room and has fewer tokens than the messages it replaces."""
+    """Return the digest of these lines that fits its room and has fewer tokens than the messages it replaces.
+
+    The `last` of these are shown behind it.
+    """
     gone = leaving.without_carried(leaving.sent)
-    pinned, plan = marked(gone, measure.patterns), open_plan(gone, leaving.since(leaving.at + 1))
+    staying = [*gone[len(gone) - last :], *leaving.since(leaving.at + 1)]
+    pinned, plan = marked(gone, measure.patterns), open_plan(gone, staying)
     every = Message({"role": "user", "content": "\n".join(line.text for line in digest_lines)})
     for share in _SHRINKING:
         frame = partial(block, pinned=pinned if share else (), plan=plan if share else None, count=leaving.count)

@@ -2,9 +2,12 @@
 
 import json
 import re
+from base64 import b64encode
+from random import Random
 
 import pytest
 
+from proxy.compaction.form import rows
 from proxy.compaction.layout import lay_out
 from proxy.compaction.lines import condensed, short_form
 
@@ -397,3 +400,25 @@ def test_a_line_of_a_diff_stands_below_its_file_and_its_place_in_it() -> None:
         place = line.split(",")[0][4:] if line.startswith("@@") else place
         if line.startswith(("-    ", "+    ")):
             assert f"_{place}(file_{file})" in line
+
+
+def test_a_count_of_repeated_lines_stands_below_the_line_that_it_counts() -> None:
+    log = "\n".join(
+        "\n".join([f"10:{n:02} job {n * 977} begins in region {n % 7}", *["retrying the connection to the store"] * n])
+        for n in range(3, 59)
+    )
+    lines = form(rows(log).text).split("\n")
+    noted = [place for place, line in enumerate(lines) if line.startswith("[… the same ")]
+    assert noted
+    assert {lines[place - 1] for place in noted} == {"retrying the connection to the store"}
+
+
+def test_of_encoded_lines_one_piece_stays_and_other_lines_come_first() -> None:
+    chance = Random(5)
+    data = b64encode(chance.randbytes(9000)).decode()
+    key = "\n".join(data[at : at + 64] for at in range(0, len(data), 64))
+    text = "\n".join([key, *(f"server{n}: {n * 7919}" for n in range(40)), key])
+    lines = form(text).split("\n")
+    assert {f"server{n}: {n * 7919}" for n in range(40)} <= {*lines}
+    assert sum(line.startswith("[… ") for line in lines) <= 3
+    assert not any("; " in line for line in lines)

@@ -398,6 +398,7 @@ LOG = "\n".join(f"10:{n:02} {'INFO' if n % 4 else 'ERROR'} worker-{n % 3} took {
         ("Exit code: 2\nOutput:\nls: no such file", "ls: no such file"),
         ("To git:a/b\n ! [rejected] x -> x\nerror: failed to push\n\nexit code: 1", "error: failed to push"),
         ("}\nexit code: 1", "exit code: 1"),
+        ("   Compiling a v1\nwarning: x\nerror: could not compile `a` (lib)", "error: could not compile `a` (lib)"),
         ("....F\nFAILED tests/x.py\n[The command completed with exit code 1.]", "FAILED tests/x.py"),
         ("Error handling in Go: a guide\n" + "Errors are values, and a function returns them.\n" * 40, ""),
     ],
@@ -556,3 +557,12 @@ def test_the_first_turns_stand_where_others_leave() -> None:
     talk += exchange("Which moon of Saturn has geysers?", "Enceladus.")
     talk += many(60, "Question {0}: which colour has tile {0} of the hall?", "It is grey.")
     assert any("Which moon of Saturn has geysers?" in line for line in digest(*talk, room=400))
+
+
+def test_an_exchange_that_came_again_stands_once_where_room_is_short() -> None:
+    talk = [
+        *exchange("How wide may pictures be?", "At most 1200px, and 300KB."),
+        *many(8, "Tea with {} lumps is nice."),
+    ]
+    shown = digest(*talk, *talk, *talk, room=700)
+    assert shown.count("-> At most 1200px, and 300KB.") == 1

@@ -104,6 +104,17 @@ async def test_calls_that_stand_in_short_forms_are_not_in_the_line_of_their_loop
     assert "\n-> [look_up(0, 1)]\n" in digest.text
 
 
+async def test_a_plan_in_a_call_that_stands_behind_the_digest_is_not_repeated_in_it() -> None:
+    log = "\n".join(f"12:00:{n:03} job {n * 37 % 101} is done" for n in range(200))
+    todos = '{"todos": [{"content": "Find the fault", "status": "done"}, {"content": "Mend it", "status": "open"}]}'
+    loop = [message for n in range(7) for message in (calls(f"c{n}", arguments=todos), result(log, f"c{n}"))]
+    request = chat("u", tools=[tool()]).with_messages([*chat("s u1").messages, *loop, user("Go on. " * 1500)])
+    decision = rewrite(await CompressHistory().apply(request, context(request, window=8192)))
+    _, _, digest, *shown = decision.request.messages
+    assert any("Mend it" in str(message.get("tool_calls")) for message in shown)
+    assert "open plan" not in digest.text
+
+
 async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs() -> None:
     request, archive = talk(17), MemoryArchive()
     decision = rewrite(await decided(request, archive))

@@ -43,7 +43,7 @@ from proxy.policy import Policy
 from proxy.server.admin import Admin
 from proxy.server.api.chat import WIRES, Api
 from proxy.server.api.compress import Sidecar
-from proxy.server.api.endpoint import NO_STORE, Answer, Endpoint, by_method, unavailable
+from proxy.server.api.endpoint import NO_STORE, Answer, Endpoint, as_fault, by_method
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.keys import UsageApi
 from proxy.server.api.memories import MemoriesApi
@@ -89,7 +89,7 @@ async def answer_http_error(request: Request, error: Any) -> Response:
 
 async def answer_own_error(request: Request, error: Any) -> Response:
     """Answer an error of an endpoint for operators, `PenstockError` or `StoreError`."""
-    fault = unavailable(error) if isinstance(error, StoreError) else error
+    fault = as_fault(error)
     return Response(fault.body(), fault.status, {**NO_STORE, **fault.headers}, "application/json")
 
 

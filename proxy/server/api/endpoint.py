@@ -88,10 +88,8 @@ class Endpoint:
             return "client_gone"
         except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over
             return PenstockError("Penstock is stopping; send the request again", code="server_stopping", status=503)
-        except StoreError as error:
-            return unavailable(error)
-        except PenstockError as error:
-            return error.with_traceback(None)  # it would keep all that the request has until the next collection
+        except (PenstockError, StoreError) as error:
+            return as_fault(error).with_traceback(None)  # it would keep all that the request has until a collection
         except Exception as error:
             if is_gone(error):
                 return "client_gone"
@@ -101,8 +99,10 @@ class Endpoint:
         return None
 
 
-def unavailable(error: StoreError) -> NotKept:
-    """Return the error that clients and operators get where the state fails."""
+def as_fault(error: PenstockError | StoreError) -> PenstockError:
+    """Return the error that clients and operators get, also where the state fails."""
+    if isinstance(error, PenstockError):
+        return error
     return NotKept(f"the state cannot be read or written right now ({error.cause}); requests go on")
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
-from proxy.server.api.endpoint import JsonFields, answered, json_object, unavailable, valid
+from proxy.server.api.endpoint import JsonFields, answered, as_fault, json_object, valid
 from proxy.server.api.requests import RecordsApi, without_text
 from proxy.server.reload import Reloading
 from proxy.state.background import BackgroundWork
@@ -90,10 +90,8 @@ class ReplaysApi:
             with tempfile.TemporaryFile() as file:  # without a name: nothing stays, however this process ends
                 await self._write(file, job, ids or await self._records.newest(newest))
                 await self._compare(file, job, chains)
-        except PenstockError as error:
-            job["error"] = error.message
-        except StoreError as error:
-            job["error"] = unavailable(error).message
+        except (PenstockError, StoreError) as error:
+            job["error"] = as_fault(error).message
         except OSError as error:
             job["error"] = f"the comparison cannot run: {error.strerror}"
         except asyncio.CancelledError:

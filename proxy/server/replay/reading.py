@@ -40,7 +40,7 @@ class Conversation:
 
     name: str
     source: str
-    points: Sequence[RecordedRequest]
+    points: list[RecordedRequest]
 
 
 def request_of(body: Mapping[str, Any]) -> ChatRequest:
@@ -53,8 +53,7 @@ def read(path: Path) -> list[Conversation]:
 
     Requests that were saved without messages, which the vendor had, are left out with a warning.
     """
-    talks: dict[tuple[str, int], list[RecordedRequest]] = {}
-    sources: dict[tuple[str, int], str] = {}
+    talks: dict[tuple[str, int], Conversation] = {}
     stored: Stored = {}
     empty: list[str] = []
     for place, row, line in _rows(path):
@@ -71,8 +70,8 @@ def read(path: Path) -> list[Conversation]:
                     is_own = item is row and whole["request"] is own
                     raw = None if not is_own else line if own is item else Body(line).raw_of("request")
                     point, name = _point(whole, raw)
-                    talks.setdefault((name, number), []).append(point)
-                    sources.setdefault((name, number), str(item.get("source", path.stem)))
+                    talk = Conversation(name, str(item.get("source", path.stem)), [])
+                    talks.setdefault((name, number), talk).points.append(point)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, BadRequest) as error:
             told = str(error) if isinstance(error, BadRequest) else f"no conversation ({type(error).__name__}: {error})"
             raise BadRequest(f"{place}: {told}; docs/how-to/replay.md has the forms") from None
@@ -81,7 +80,7 @@ def read(path: Path) -> list[Conversation]:
         print(f"warning: {told}", file=sys.stderr)
     if not talks:
         raise BadRequest(f"{path}: no conversation in it")
-    return [Conversation(key[0], sources[key], _answered(points)) for key, points in talks.items()]
+    return [replace(talk, points=_in_order(talk.points)) for talk in talks.values()]
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
@@ -236,9 +235,9 @@ def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
     return _answer(later.messages[len(request.messages) :])
 
 
-def _answered(points: list[RecordedRequest]) -> list[RecordedRequest]:
-    """Return requests in their order, each with its answer."""
-    points.sort(key=lambda point: point.at or 0.0)  # stable where nothing says when they came
+def _in_order(points: Sequence[RecordedRequest]) -> list[RecordedRequest]:
+    """Return requests sorted by their times, each with the answer that the next one has."""
+    points = sorted(points, key=lambda point: point.at or 0.0)  # stable where nothing says when they came
     for place, (point, later) in enumerate(pairwise(points)):
         if point.answer is None:
             points[place] = replace(point, answer=answer_in(request_of(point.body), request_of(later.body)))

@@ -55,10 +55,13 @@ def asked(headers: dict[str, str], conversation: str = "s u1", **fields: Any) ->
     return identify_request({"authorization": "Bearer k", **headers}, chat(conversation, **fields))
 
 
-def test_without_names_everything_is_kept_where_it_was_before_there_were_any() -> None:
+def test_without_names_or_a_request_everything_is_where_it_was() -> None:
     assert asked({}).scope == asked({}).session == "opening-1cf3f7f00061521f93d412517ab7fbc8"
     named = asked({"x-penstock-session": "mine"}, user="u", safety_identifier="s")
     assert named.scope == named.session == "named-978d8c03fde87f479645f4f73d967dee"
+    assert identify_request({}, None) == Identity("anonymous")
+    headers = {"x-penstock-session": "s", "x-penstock-agent": "a"}
+    assert identify_request(headers, None) == identify_request(headers, chat("u1"))
 
 
 METADATA = {"user_id": "m", "session_id": "m", "conversation_id": "n", "agent": "m", "task": "m"}
@@ -132,9 +135,3 @@ def test_scopes_are_apart() -> None:
     scopes = [asked(headers).scope for headers in named]
     assert len(set(scopes)) == 27
     assert not {asked({"x-penstock-user": "u"}).scope} - set(scopes), "the user is no part of it"
-
-
-def test_without_a_request_headers_alone_count() -> None:
-    assert identify_request({}, None) == Identity("anonymous")
-    headers = {"x-penstock-session": "s", "x-penstock-agent": "a"}
-    assert identify_request(headers, None) == identify_request(headers, chat("u1"))

@@ -109,13 +109,18 @@ async def test_users_of_two_identity_providers_with_one_name_have_limits_of_thei
     assert [world.limits.terms(each).requests_per_minute for each in (few, many, few)] == [1, 100, 1]
 
 
-async def test_a_refused_request_uses_nothing_of_the_limit() -> None:
+async def test_a_refused_request_uses_nothing_and_settling_corrects_the_minute() -> None:
     world = World(tokens_per_minute=100)
     await world.ask(60, 20)
     error = await world.refused(30)
     assert error.type == "tokens"
     _, headers = await world.ask(20)
     assert headers["x-ratelimit-remaining-tokens"] == "0"
+    world = World(tokens_per_minute=100)
+    admission, _ = await world.ask(100)
+    world.now += 90  # half of the minute before counts
+    admission.note(Usage(input=20, output=0), None)
+    await world.has_left(90, admission)
 
 
 @pytest.mark.parametrize(("noted", "failed", "left"), [
@@ -135,14 +140,6 @@ async def test_reported_usage_corrects_the_estimate(noted: Usage | None, failed:
     if failed is not None:
         admission.note_failure(failed, None)
     await world.has_left(left, admission)
-
-
-async def test_settle_corrects_the_minute_of_the_reservation() -> None:
-    world = World(tokens_per_minute=100)
-    admission, _ = await world.ask(100)
-    world.now += 90  # half of the minute before counts
-    admission.note(Usage(input=20, output=0), None)
-    await world.has_left(90, admission)
 
 
 async def test_a_request_is_refused_without_retry_if_it_can_never_fit() -> None:

@@ -130,13 +130,10 @@ async def test_a_change_in_the_middle_is_seen_and_nothing_else_is_read_anew(chan
     assert marks.looked == ["*new"]
 
 
-async def test_what_left_the_front_moves_the_places() -> None:
+async def test_what_left_the_front_moves_the_places_and_tenants_share_nothing() -> None:
     once, folds = OnceService().bind(Identity("t")), Folds()
     await find_in_each(folds, once, "n", Marks(), WHOLE)
     assert list(await find_in_each(folds.begin(), once, "n", Marks(), WHOLE[1:])) == [n - 1 for n in PLACES[1:]]
-
-
-async def test_tenants_and_names_share_nothing() -> None:
     service, marks = OnceService(), Marks()
     for tenant, name in (("t", "n"), ("other", "n"), ("t", "another")):
         await find_in_each(Folds(), service.bind(Identity(tenant)), name, marks, WHOLE)

@@ -229,13 +229,10 @@ def test_gap_within_long_lines_hides_no_end_of_a_line() -> None:
         assert not re.search(r"\S\[… \d+ lines?\]|\[… \d+ lines?\] *\S", line)
 
 
-def test_frames_of_a_trace_leave_its_exceptions_their_room() -> None:
+def test_frames_of_a_trace_leave_its_exceptions_room_and_times_are_no_hits() -> None:
     frames = "\n".join(f"   at Shop.Mod{n}.Run(Order o) in C:\\src\\My Shop\\Mod{n}.cs:line {n}" for n in range(40))
     text = "\n".join(f"fail: Shop[{n}]\n   System.Exception: no row {n}\n{frames}" for n in range(9))
     assert {f"   System.Exception: no row {n}" for n in range(9)} <= set(kept(text))
-
-
-def test_times_in_front_of_lines_are_no_hits() -> None:
     lines = [
         f"2026-01-01T{n // 60:02}:{n % 60:02}:07 worker-{n % 7} has order {n * 37 % 911} of {n} now" for n in range(400)
     ]

@@ -62,16 +62,13 @@ def test_other_lines_are_shown_again(earlier: list[str], later: list[str]) -> No
     assert with_references("\n".join(later), known("\n".join(earlier))).text == "\n".join(later)
 
 
-def test_a_repeat_of_lines_that_notes_stand_for_is_one_note() -> None:
+def test_lines_that_stand_are_referred_to_and_repeats_of_notes_are_one() -> None:
     first, second = "\n".join(LINES[:20]), "\n".join([*LINES[:20], *LINES[30:40]])
     made = with_references(second, known(first))
     assert made.shown is not None
     third = with_references(second, [*known(first), made.shown])
     assert NOTE.fullmatch(third.text)
     assert third.used == {1}
-
-
-def test_lines_that_stand_are_referred_to_rather_than_notes_on_them() -> None:
     whole = "\n".join(LINES)
     earlier = known(whole)
     for _ in range(6):

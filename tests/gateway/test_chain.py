@@ -76,14 +76,11 @@ async def verdict(*steps: Policy, **about: Any) -> str:
     return (await ran(*steps, **about)).steps[0].verdict
 
 
-async def test_an_empty_chain_hands_on_the_very_request() -> None:
+async def test_an_empty_chain_hands_on_the_request_and_each_step_gets_what_the_last_made() -> None:
     request = chat("u1")
     outcome = await ran(request=request)
     assert outcome.request is request
     assert (outcome.before, outcome.steps) == (None, ())
-
-
-async def test_each_step_gets_what_the_one_before_made() -> None:
     outcome = await ran(Scripted(act="drop"), Scripted(act="drop"))
     assert script(outcome.request) == "a1 u2"
     first, second = outcome.steps
@@ -214,12 +211,6 @@ async def test_cancelling_the_request_cancels_the_step() -> None:
         await task
 
 
-async def test_flaws_that_the_client_brought_are_not_the_policys_fault() -> None:
-    orphan = chat("s t9 u1", tools=[tool()])
-    outcome = await run([("step", Scripted(act="drop"))], context(orphan), strict=True)
-    assert script(outcome.request) == "t9 u1"
-
-
 class Changing(Scripted):
     changes_last_user_message = True
 
@@ -298,9 +289,12 @@ async def test_later_steps_know_what_a_defining_step_leaves(first: Policy, rest:
     assert (await ran(first, Remembering())).request.messages == CONVERSATION.messages[rest:]
 
 
-async def test_it_may_leave_out_the_last_user_message_but_break_no_rule() -> None:
+async def test_it_may_leave_out_the_last_user_message_and_flaws_of_the_client_are_no_fault() -> None:
     assert await verdict(Defining(act="lose_the_user")) == "rewrite"
     assert await verdict(Defining(act="drop"), request=chat("a1! t1 u1")) == "fail"
+    orphan = chat("s t9 u1", tools=[tool()])
+    outcome = await run([("step", Scripted(act="drop"))], context(orphan), strict=True)
+    assert script(outcome.request) == "t9 u1"
 
 
 class Ignorable(Policy):

@@ -172,14 +172,6 @@ async def test_a_memory_that_loses_breaks_nothing(turns: list[list[dict[str, Any
     assert not any(flaws(request) for request in client.sent)
 
 
-async def test_an_empty_answer_leaves_what_was_added() -> None:
-    client = Client(rounds=1)
-    await client.say("u1", answer(None, "recall:r1"), answer(None))
-    await client.say("u2", answer("bye"))
-    assert script(client.sent[-1]) == "s u1 ar1! tr1 u2"
-    assert client.prefixes_hold
-
-
 async def test_nothing_crosses_scopes_or_conversations() -> None:
     client = Client()
     await client.say("u1", answer(None, "recall:r1"), answer("ok"))
@@ -211,13 +203,18 @@ async def test_marks_that_move_do_not_matter_and_images_do() -> None:
         assert len((await parts.restored(later, "t")).messages) == count
 
 
-async def test_an_untouched_request_is_the_same_object_and_asks_once() -> None:
+async def test_an_untouched_request_is_the_same_object_and_an_empty_answer_leaves_what_was_added() -> None:
     memory = Kept()
     parts = HiddenParts(memory)
     for conversation in ("u1", "u1 a1 u2 a2 u3", "u1 a1 u2 a2 u3 a3 u4"):
         request = chat(conversation)
         assert await parts.restored(request, "t") is request
     assert memory.asked == 3
+    client = Client(rounds=1)
+    await client.say("u1", answer(None, "recall:r1"), answer(None))
+    await client.say("u2", answer("bye"))
+    assert script(client.sent[-1]) == "s u1 ar1! tr1 u2"
+    assert client.prefixes_hold
 
 
 async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:

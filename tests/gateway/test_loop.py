@@ -489,14 +489,11 @@ async def test_what_the_last_chunk_says_reaches_the_client(second: Any) -> None:
     assert kept[0].shown["content"] == got[0]["content"]
 
 
-async def test_keepalives_and_broken_events_pass_in_every_round() -> None:
+async def test_keepalives_pass_in_every_round_and_one_without_an_end_mark_goes_on() -> None:
     odd = [b": ping\n\n", b"data: {broken\n\n", b"data: [1]\n\n"]
     upstream = Scripted(streaming([*odd, *events(INTERNAL), *odd]), streaming([*odd, *events(TEXT)]))
     data = await streamed(upstream)
     assert [data.count(each) for each in odd] == [3, 3, 3]
-
-
-async def test_a_round_without_an_end_mark_goes_on_between_whole_events() -> None:
     parts = events(INTERNAL, usage=False)[:-2]
     data = await streamed(Scripted(streaming([*parts, b": last words"]), *streams(TEXT)))
     assert b": last words\n\ndata: " in data
@@ -527,7 +524,7 @@ async def test_an_error_of_a_later_round_is_raised(second: Any, status: int, cod
         assert caught.value.headers == {"retry-after": "7"}
 
 
-async def test_an_error_event_ends_the_loop() -> None:
+async def test_an_error_event_or_a_stream_that_breaks_off_ends_the_loop() -> None:
     error = b'"error":{"message":"x","type":"server_error","param":null,"code":null}'
     failed = b"data: {%b}\n\n" % error
     recall = Recall()
@@ -537,9 +534,6 @@ async def test_an_error_event_ends_the_loop() -> None:
     assert (await streamed(Scripted(*streams(INTERNAL), streaming([failed])))).endswith(failed)
     empty = b'data: {"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}],%b}\n\n' % error
     assert error in await streamed(Scripted(*streams(INTERNAL), streaming([empty]))), "as some servers say it"
-
-
-async def test_a_stream_that_breaks_off_is_an_error_in_every_round() -> None:
     broken = Chunks(events(TEXT)[:2], then=UpstreamFailed("broke off"))
     made = await send(Scripted(streaming(events(INTERNAL)), Reply(200, chunks=broken)), ask(stream=True), [Recall()])
     with pytest.raises(UpstreamFailed, match="broke off"):

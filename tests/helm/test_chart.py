@@ -313,7 +313,7 @@ class TestFiles:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
 
-    def test_the_schema_has_the_keys_of_the_values(self) -> None:
+    def test_the_schema_has_the_keys_of_the_values_and_all_files_agree(self) -> None:
         def compare(values: dict[str, Any], schema: dict[str, Any], place: str) -> None:
             assert schema["additionalProperties"] is False, place
             optional = {"global", "claims", "initialDelaySeconds", "successThreshold"}
@@ -323,13 +323,9 @@ class TestFiles:
                     compare(value, schema["properties"][key], f"{place}.{key}")
 
         compare(self.values, self.schema, "values")
-
-    def test_the_configuration_has_the_schema_of_penstock(self) -> None:
         assert PATH.read_text() == values_schema.text(), "run `make docs`"
         jsonschema.Draft7Validator.check_schema(self.schema)
         assert self.schema["properties"]["config"]["properties"].keys() == Settings.model_fields.keys()
-
-    def test_templates_readme_and_chain_agree_with_the_values(self) -> None:
         templates = (CHART / "templates/_helpers.tpl").read_text().partition('define "penstock.validate"')[2]
         assert [key for keys in OWN.values() for key in keys if f'"{key}"' not in templates] == []
         text = (CHART / "README.md").read_text()

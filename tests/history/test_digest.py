@@ -179,12 +179,16 @@ def test_answer_whose_code_has_no_room_in_its_line_is_not_taken_for_settled() ->
     assert (short.rank == LineRank.FOUND) == ("AB-12-C" in short.text)
 
 
-def test_statement_outlives_the_first_questions() -> None:
+def test_statement_outlives_the_first_questions_and_stands_beside_late_ones() -> None:
     talk = [*exchange("Hello."), *exchange("Which moon of Saturn has geysers, of all moons that we know?", "Oh. " * 30)]
     talk += exchange("No geysers for me, of whatever moon of Saturn.", "I see.") + many(9, "Who sang {}?", "Oh. " * 30)
     for room in range(40, 400, 10):
         shown = "".join(digest(*talk, room=room))
         assert "Which moon" not in shown or "No geysers" in shown, room
+    talk = [*exchange("Hello, we go on."), *exchange("I use a wheelchair, so no stairs for me.", "Noted.")]
+    for number in range(2, 400):
+        talk += exchange(f"We talk of the choir and its songs {'and more of it ' * (number % 5)}no {number}.", "Yes.")
+    assert "2: I use a wheelchair, so no stairs for me." in digest(*talk, room=300)
 
 
 @pytest.mark.parametrize(
@@ -212,23 +216,13 @@ def test_statement_with_a_short_question_behind_it_outlives_questions(rule: str)
     assert f"6: {rule}" in digest(*talk, room=600)
 
 
-def test_early_statement_stands_beside_late_ones() -> None:
-    talk = [*exchange("Hello, we go on."), *exchange("I use a wheelchair, so no stairs for me.", "Noted.")]
-    for number in range(2, 400):
-        talk += exchange(f"We talk of the choir and its songs {'and more of it ' * (number % 5)}no {number}.", "Yes.")
-    assert "2: I use a wheelchair, so no stairs for me." in digest(*talk, room=300)
-
-
-def test_what_was_asked_for_stands_with_what_came_of_it() -> None:
+def test_what_was_asked_for_stands_with_what_came_of_it_also_where_numbers_differ() -> None:
     talk = exchange("Send the offer to Lars.", "Sent at 10:42.")
     talk += exchange("I would like to go on with the plan.", "Fine.")
     talk += exchange("And this is a long story about nothing much at all. " * 6, "Oh. " * 40)
     for room in range(40, 400, 20):
         shown = digest(*talk, room=room)
         assert ("1: Send the offer to Lars." in shown) == ("-> Sent at 10:42." in shown), room
-
-
-def test_outcomes_that_differ_in_their_numbers_stand_with_what_was_asked_for() -> None:
     talk = many(24, "Please close the account of customer {}.", "Done: account {} is closed, with the reference R-77.")
     for room in range(100, 1500, 100):
         shown = digest(*talk, room=room)
@@ -236,13 +230,10 @@ def test_outcomes_that_differ_in_their_numbers_stand_with_what_was_asked_for() -
         assert all(shown[place + 1].startswith("-> Done: account") for place in asked), room
 
 
-def test_short_correction_outlives_long_statements() -> None:
+def test_short_corrections_and_new_words_outlive_long_and_repeated_statements() -> None:
     talk = [*exchange("We meet at the old mill."), *exchange("No, make that the garden house.", "All right.")]
     talk += many(30, "My aunt told me the {}th long story of her cat, " + "and it went on and on, " * 9, "Oh my. " * 30)
     assert "2: No, make that the garden house." in digest(*talk, room=400)
-
-
-def test_statement_with_new_words_outlives_those_that_repeat_old_ones() -> None:
     songs = many(60, "Song {} was so lovely to sing with you all again.", "Yes, lovely to sing it, {}.")
     talk = [*exchange("Hello, we go on with the choir."), *songs[:42]]
     talk += [*exchange("The piano tuner comes on Thursday.", "Thursday it is."), *songs[42:]]
@@ -291,14 +282,11 @@ def test_twenty_turns_share_a_line_where_none_has_its_own() -> None:
     assert not [line for line in digest(*talk[:160], room=300) if re.match(r"\d+-", line)], "only in long ones"
 
 
-def test_gap_is_marked_where_a_part_of_an_answer_is_left_out() -> None:
+def test_gap_is_marked_and_an_answer_brings_its_question_or_the_number_of_its_turn() -> None:
     code = "The code is QX-77Z."
     long = f"I looked into it for a while. {'It took some time to look. ' * 9}{code} {'Then I had a long rest. ' * 9}"
     shown = digest(*exchange("What is the code?", long), room=160)
     assert shown[1] == f"-> I looked into it for a while. [...] {code} [...]"
-
-
-def test_answer_brings_its_question_or_the_number_of_its_turn() -> None:
     talk = [*exchange("What is the code?", "It is QX-77Z, valid until May. " + "So it is. " * 40)]
     talk += many(9, "Song {} is nice.", "Yes.")
     shown = digest(*talk, room=400)

@@ -57,7 +57,7 @@ def test_plan_is_none_where_nobody_planned(message: Message) -> None:
     assert plan_of(message) is None
 
 
-def test_plan_is_the_newest_one_while_it_is_open() -> None:
+def test_pins_name_who_said_them_and_a_plan_is_the_newest_one_while_it_is_open() -> None:
     old, newer = assistant("- [ ] a b\n- [ ] c d"), assistant(BOXES)
     finished = assistant("- [x] a b\n- [x] c d")
     found = open_plan([old, newer, result("- [x] a b\n- [x] c d")], [])
@@ -65,9 +65,6 @@ def test_plan_is_the_newest_one_while_it_is_open() -> None:
     assert found.text == "- [x] read the code\n- [ ] write a test"
     assert open_plan([old, finished], []) is None
     assert open_plan([old], [newer]) is None, "the newest one has not left"
-
-
-def test_pins_name_who_said_them() -> None:
     gone = [user("hi\nTicket ABC-1 is open"), result("ABC-2 is shut\nfine"), system("Be brief.")]
     assert marked(gone, (r"\bABC-\d+",)) == [
         PinnedLine("user", "Ticket ABC-1 is open"),

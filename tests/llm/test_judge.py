@@ -49,24 +49,13 @@ async def asked(made: UpstreamJudge, pairs: list[Pair], tenant: str = "t", wait:
     return list(await made.bind(Identity(tenant), {}).replacements(pairs, wait=wait))
 
 
-async def test_each_pair_is_asked_about_once_and_by_itself() -> None:
+async def test_each_pair_is_asked_about_once_and_verdicts_are_apart_by_tenant_and_question() -> None:
     behind = Asked(replaces)
     made = judge(behind)
     assert await asked(made, [*PAIRS[:3], PAIRS[0]]) == [1.0] * 4
     assert await asked(made, PAIRS[:3], wait=0) == [1.0] * 3
     shown = [behind.sent(call).messages[1].text for call in range(3)]
     assert [[PAIRS.index(pair) for pair in PAIRS if pair[0] in text] for text in shown] == [[0], [1], [2]]
-
-
-@pytest.mark.parametrize("name", ["authorization", "x-api-key", "api-key", "x-goog-api-key"])
-def test_authorization_is_the_clients_key_in_whichever_header_at_its_own_upstream_alone(name: str) -> None:
-    behind = Asked(replaces)
-    made, headers = judge(behind), {name: "sk-1", "cookie": "c", "user-agent": "u"}
-    assert made.authorization(behind, headers) == {name: "sk-1"}
-    assert made.authorization(Asked(replaces), headers) == {}
-
-
-async def test_verdicts_are_apart_by_tenant_and_question() -> None:
     behind = Asked(replaces)
     made = judge(behind)
     await asked(made, PAIRS[:1])
@@ -75,6 +64,14 @@ async def test_verdicts_are_apart_by_tenant_and_question() -> None:
     assert list(contradictions) == [None], "another question has other words"
     assert len(behind.calls) == 2
     await made.aclose()
+
+
+@pytest.mark.parametrize("name", ["authorization", "x-api-key", "api-key", "x-goog-api-key"])
+def test_authorization_is_the_clients_key_in_whichever_header_at_its_own_upstream_alone(name: str) -> None:
+    behind = Asked(replaces)
+    made, headers = judge(behind), {name: "sk-1", "cookie": "c", "user-agent": "u"}
+    assert made.authorization(behind, headers) == {name: "sk-1"}
+    assert made.authorization(Asked(replaces), headers) == {}
 
 
 async def test_the_verdicts_of_a_tenant_that_is_forgotten_leave_the_memory() -> None:

@@ -109,15 +109,12 @@ def test_of_a_large_answer_and_a_long_stream_little_is_held() -> None:
         tracemalloc.stop()
 
 
-def test_what_the_upstream_noticed_counts_where_the_answer_told_nothing() -> None:
+def test_what_earlier_rounds_used_and_the_upstream_noticed_counts_where_the_answer_failed() -> None:
     noticed = {"prompt_tokens": 11, "completion_tokens": 2, "cached_tokens": 8, "written_tokens": 4, "truncated": True}
 
     assert Usage(model="m").completed(noticed) == Usage(input=11, output=2, cached=8, written=4, model="m")
     assert FOUND.completed(noticed) == FOUND
     assert Usage(model="m").completed({"prompt_tokens": "11", "ignored": "x"}) == Usage(model="m")
-
-
-def test_the_rounds_before_the_last_one_count_also_where_that_one_failed() -> None:
     facts = {"rounds": 3, "earlier_input": 100, "earlier_output": 10, "earlier_written": 5}
     assert Usage().completed(facts) == Usage(input=100, output=10, written=5)
     assert FOUND.completed(facts) == FOUND._replace(input=190, output=17, written=5)
@@ -153,13 +150,10 @@ ODD = b'data:  { "a" : 1.0, "b":1e5 , "c":"caf\\u00e9 \\/", "n": 118059162071741
 SAID = b'data: {"id":"c1","choices":[{"index":0,"delta":{"content":"\\"usage\\": null"}}]}'
 
 
-async def test_the_usage_event_leaves_and_nothing_else_does() -> None:
+async def test_the_usage_event_alone_leaves_and_null_usage_leaves_its_event() -> None:
     kept = [CHUNK, b": ping", ODD, SAID, b"event: x\ndata: {}", LAST, DONE]
 
     assert b"".join(await hidden([stream(*kept[:-1], USED, DONE)])) == stream(*kept)
-
-
-async def test_null_usage_leaves_its_event() -> None:
     passed = b"".join(await hidden([stream(NULL, BOTH, DONE)])).split(b"\n\n")
 
     choices = [{"index": 0, "delta": {"content": "a"}}], [{"index": 0, "delta": {}}]

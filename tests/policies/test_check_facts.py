@@ -111,14 +111,11 @@ async def test_a_new_statement_is_refused_and_says_where_it_is_and_which_fact() 
     )
 
 
-async def test_each_finding_is_told_and_an_old_statement_annotated() -> None:
+async def test_each_finding_is_told_for_named_roles_and_what_the_client_sent() -> None:
     decision = await decided(talk(("user", "Hello."), ("assistant", FALSE), ("user", "And?"), ("user", FALSE)))
     assert rewrite(decision).findings == [f'messages[{n}] contradicts the trusted fact "{FACT}"' for n in (1, 3)]
     request = talk(("user", FALSE), ("assistant", "Really?"), ("user", "Sorry."))
     assert texts(await decided(request, action="reject")) == [f"{FALSE} {NOTE}", "Really?", "Sorry."]
-
-
-async def test_only_named_roles_and_what_the_client_sent_are_checked() -> None:
     request = talk(("user", FALSE), ("assistant", FALSE), ("user", "Hm."))
     assert texts(await decided(request, roles=("assistant",))) == [FALSE, f"{FALSE} {NOTE}", "Hm."]
     assert isinstance(await decided(request, roles=("tool",)), Keep)

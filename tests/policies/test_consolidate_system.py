@@ -54,12 +54,14 @@ async def test_leading_messages_become_one(texts: list[Any], expected: str) -> N
     assert request.messages[1] is USER
 
 
-async def test_parts_that_carry_more_than_text_stay_parts() -> None:
+async def test_parts_that_carry_more_than_text_and_sections_of_the_operators_stay() -> None:
     marked = {"type": "text", "text": "A", "cache_control": {"type": "ephemeral"}}
     request = await merged(conversation(system([marked]), system("B"), USER))
     content = request.messages[0]["content"]
     assert marked in content
     assert request.messages[0].text == "<section_1>\nA\n</section_1>\n<section_2>\nB\n</section_2>"
+    request = await merged(conversation(system("A", name="later instructions"), system("B"), USER))
+    assert "<later_instructions>" not in request.messages[0].text
 
 
 @pytest.mark.parametrize(
@@ -95,11 +97,6 @@ async def test_a_later_system_message_ranks_below(later: str, said: str, roles: 
     assert [message.role for message in request.messages] == roles.split()
     assert request.messages[place].text.endswith(end)
     assert request.messages[0].text.count("</later_instructions>") == ("<later_instructions>" in end or said == SLY)
-
-
-async def test_a_section_of_the_operators_cannot_be_called_theirs() -> None:
-    request = await merged(conversation(system("A", name="later instructions"), system("B"), USER))
-    assert "<later_instructions>" not in request.messages[0].text
 
 
 @pytest.mark.parametrize("words", ["u1", "s u1 a1 u2", "s u1 s u2", ""])

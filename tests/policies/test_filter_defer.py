@@ -45,7 +45,7 @@ async def test_pinned_ones_few_tools_and_what_other_steps_offer_stay() -> None:
     assert names(decision.request) == ["recall", "search_tools", "call_tool"]
 
 
-async def test_a_growing_conversation_has_one_tool_block_and_one_prefix() -> None:
+async def test_one_tool_block_and_one_prefix_stay_with_calls_of_ours() -> None:
     sent: ChatRequest | None = None
     for words in ("u1", "u1 a1! t1", "u1 a1! t1 a1 u2", "u1 a1! t1 a1 u2 a!2,3 t2 t3 a2 u3"):
         request = await made(chat(words, tools=[*MANY, tool("look_up")]))
@@ -53,6 +53,9 @@ async def test_a_growing_conversation_has_one_tool_block_and_one_prefix() -> Non
             assert request.tools == sent.tools
             assert [each.raw for each in request.messages[: len(sent.messages)]] == [each.raw for each in sent.messages]
         sent = request
+    asked, request = calls("c1", name="search_tools", arguments='{"query":"x"}'), chat("u1", tools=MANY)
+    request = request.with_messages([*request.messages, asked, result("-")])
+    assert (await made(request)).messages[1] is asked
 
 
 @settings(max_examples=40, deadline=None)
@@ -79,9 +82,3 @@ async def test_whatever_the_conversation_it_stays_sound(talk: ChatRequest) -> No
 )
 async def test_it_stays_as_it_is(request_: ChatRequest) -> None:
     assert isinstance(await DEFERRING.apply(request_, context(request_)), Keep)
-
-
-async def test_calls_of_ours_that_were_put_back_stay_as_they_are() -> None:
-    asked, request = calls("c1", name="search_tools", arguments='{"query":"x"}'), chat("u1", tools=MANY)
-    request = request.with_messages([*request.messages, asked, result("-")])
-    assert (await made(request)).messages[1] is asked

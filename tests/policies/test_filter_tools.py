@@ -357,17 +357,15 @@ class TestNarrow:
         assert {"type": "custom", "name": "alarm_grammar"} in allowed
         assert len(allowed) == 8
 
-    async def test_applied_again_it_changes_nothing(self) -> None:
+    async def test_applied_again_it_changes_nothing_and_auto_narrows_where_selecting_costs_more(self) -> None:
         first = rewrite(await decided(asked("delete the alarm"), self.NARROW, name="gpt-5"))
         assert isinstance(await decided(first.request, self.NARROW, name="gpt-5"), Keep)
+        decision = rewrite(await decided(asked("delete the alarm"), cache=await minimum(1), name="gpt-5"))
+        assert "tool_choice" in decision.request.rest
 
     @pytest.mark.parametrize(("name", "choice"), [("llama", "auto"), ("gpt-5", "required")])
     async def test_only_where_the_provider_can_and_the_client_lets(self, name: str, choice: str) -> None:
         assert isinstance(await decided(asked("delete the alarm", tool_choice=choice), self.NARROW, name=name), Keep)
-
-    async def test_auto_narrows_where_selecting_would_not_cost_less(self) -> None:
-        decision = rewrite(await decided(asked("delete the alarm"), cache=await minimum(1), name="gpt-5"))
-        assert "tool_choice" in decision.request.rest
 
 
 SYSTEM = (

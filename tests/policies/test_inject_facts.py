@@ -99,15 +99,12 @@ def test_patterns_that_are_none(pattern: str, told: str | None) -> None:
         InjectFacts(patterns={"x": (pattern,)})
 
 
-async def test_a_note_has_no_more_than_the_newest_and_none_where_there_is_no_room() -> None:
+async def test_a_note_has_the_newest_and_nothing_that_a_summary_says_already() -> None:
     request = user_turns("My name is Ana. I live in Rome. I prefer tea.", "Go.")
     assert block({"Lives in": "Rome", "Prefers": "tea"}).text in texts(await decided(request, most=2))
     request = user_turns("My name is Ana." + " word" * 500, "Look me up.")
     decision = await InjectFacts().apply(request, context(request, window=600))
     assert decision == Keep("1 fact, no room for them", {"user_facts": 1, "user_fact_notes": 0})
-
-
-async def test_what_a_summary_says_already_is_not_repeated() -> None:
     request = user_turns("My name is Ana. I live in Rome.", "Hm.", "Look me up.")
     summary = Message({"role": "user", "content": "<conversation_summary>\n- My name is Ana.\n</conversation_summary>"})
     shorter = request.with_messages([summary, *request.messages[2:]])

@@ -115,17 +115,14 @@ async def test_the_newest_stay_within_the_budget() -> None:
         assert [line[2] for line in shown(outcome.request)] == expected
 
 
-async def test_a_plain_chat_gets_no_tool_and_one_of_that_name_stays_the_clients() -> None:
-    request = chat("s u1")
-    assert await KeepNotes().apply(request, context(request)) == Keep("a chat without tools")
-    request = talk(4, {0: "of the client"}).with_tools([tool("note", "The client's own.")])
-    decision = await KeepNotes().apply(request.with_messages(request.messages[-3:]), context(request))
-    assert decision == Keep("the client has a tool 'note' of its own")
-
-
-async def test_it_is_offered_from_the_first_prompt_that_is_cached() -> None:
+async def test_it_is_offered_from_the_first_cached_prompt_and_a_plain_chat_gets_no_tool() -> None:
     short, long = talk(1, {}), talk(1, {}, text="x" * 4200)
     assert isinstance(await KeepNotes().apply(short, cached(short, 1024)), Keep)
     assert isinstance(await KeepNotes().apply(long, cached(long, 1024)), Rewrite)
     taken = talk(1, {0: "a note"})
     assert isinstance(await KeepNotes().apply(taken, cached(taken, 1024)), Rewrite)
+    request = chat("s u1")
+    assert await KeepNotes().apply(request, context(request)) == Keep("a chat without tools")
+    request = talk(4, {0: "of the client"}).with_tools([tool("note", "The client's own.")])
+    decision = await KeepNotes().apply(request.with_messages(request.messages[-3:]), context(request))
+    assert decision == Keep("the client has a tool 'note' of its own")

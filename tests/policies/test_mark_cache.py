@@ -72,16 +72,13 @@ async def test_a_block_that_a_step_added_is_not_the_only_end_of_the_conversation
     assert await marks(request, asked(sent)) == CacheMarks((0, 1, 2, 4))
 
 
-async def test_an_empty_message_is_not_marked() -> None:
+async def test_an_empty_message_and_an_item_that_no_step_may_touch_are_not_marked() -> None:
     request = chat("s u1 a1! t1", tools=[tool()])
     *earlier, result = request.messages
     request = request.with_messages([*earlier, result.with_changes(content="")])
     assert await marks(request) == CacheMarks((0, 1), tools=True)
     first, *others = chat("s u1 a1 u2").messages
     assert await marks(chat("u1").with_messages([first.with_changes(content=""), *others])) == CacheMarks((1, 3))
-
-
-async def test_an_item_that_no_step_may_touch_is_not_marked() -> None:
     *earlier, last = chat("s u1 a1 u2").messages
     opaque = last.with_changes(role="opaque", content=[{"type": "shell_call_output", "call_id": "c"}])
     assert await marks(chat("u1").with_messages([*earlier, opaque])) == CacheMarks((0, 1, 2))

@@ -71,16 +71,13 @@ async def test_the_preview_has_the_users_words_the_structure_and_the_handle() ->
     assert len(text) < len(PASTED) / 3
 
 
-async def test_only_large_text_parts_change() -> None:
+async def test_only_large_text_parts_change_and_nothing_that_an_earlier_step_wrote() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     file = {"type": "file", "file": {"file_id": "f"}}
     parts = [{"type": "text", "text": "Look:"}, image, {"type": "text", "text": PASTED}, file]
     sent = (await forwarded(conversation("ubig a1 u2", ubig=parts)))[0]["content"]
     assert [*sent[:2], sent[3]] == [*parts[:2], file]
     assert is_shortened(sent[2]["text"])
-
-
-async def test_what_an_earlier_step_wrote_is_not_touched() -> None:
     request = conversation("ubig a1 u2", ubig=PASTED)
     ctx = context(chat("u0 a1 u2"), model=profile(10**6))
     decision = await OffloadContent().apply(request, ctx)

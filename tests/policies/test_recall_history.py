@@ -353,7 +353,7 @@ def remembering(incoming: ChatRequest, store: SqliteStore, **about: Any) -> Cont
     return context(incoming, memo=Memos(store, ttl=60).bind(Identity("tenant", "session")), **about)
 
 
-async def test_what_was_chosen_stays_while_the_model_works_though_vectors_arrive() -> None:
+async def test_what_was_chosen_stays_while_the_model_works_and_the_same_left() -> None:
     store = SqliteStore(None, 10**6)
     incoming, request = cut("Where is Lisbon?")
     first = await RecallHistory(least=0.9).apply(request, remembering(incoming, store))
@@ -363,9 +363,6 @@ async def test_what_was_chosen_stays_while_the_model_works_though_vectors_arrive
     assert recalled(first) == recalled(second)
     assert texts(second)[: len(texts(first))] == texts(first)
     assert rewrite(second).why.endswith("as before")
-
-
-async def test_what_was_chosen_counts_only_while_the_same_left() -> None:
     store = SqliteStore(None, 10**6)
     other = [*PAST[:-2], user("In Lisbon the boat Pelagia has its berth."), PAST[-1]]
     for past, said in ((PAST, "third of May"), (other, "Pelagia")):

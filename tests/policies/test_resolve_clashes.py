@@ -126,13 +126,19 @@ async def test_applied_twice_it_changes_no_more(older: Literal["auto", "keep", "
     assert isinstance(decision, Rewrite)
 
 
-async def test_a_statement_too_long_to_quote_gets_no_line() -> None:
+async def test_a_statement_too_long_to_quote_or_not_the_users_gets_no_line() -> None:
     old = f"The meeting is on Monday {'again and again and again and again ' * 4}as planned."
     request = asked(user(old), SHORT[1], *FILLER, SHORT[2])
     decision = await ResolveClashes().apply(request, cached(request))
     assert isinstance(decision, Keep)
     assert decision.facts["clashes_resolved"] == 1
     assert (await sent(request))[0] != old
+    incoming = asked(*SHORT[1:])
+    summary = user(f"Summary of what was said: {OLD}")
+    request = replace(incoming, messages=(summary, *incoming.messages))
+    assert isinstance(await ResolveClashes().apply(request, context(incoming)), Keep)
+    request = asked(assistant(OLD), user("Go on."), assistant(NEW), user("Thanks."))
+    assert isinstance(await ResolveClashes().apply(request, context(request)), Keep)
 
 
 async def test_facts_carry_counts_and_the_reason_no_content() -> None:
@@ -143,15 +149,6 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     first, second = decision.findings
     assert first.startswith("messages[0] is superseded by messages[2]: ")
     assert second == "messages[4] contradicts itself: another value"
-
-
-async def test_what_steps_tools_and_the_assistant_wrote_is_no_statement_of_the_users() -> None:
-    incoming = asked(*SHORT[1:])
-    summary = user(f"Summary of what was said: {OLD}")
-    request = replace(incoming, messages=(summary, *incoming.messages))
-    assert isinstance(await ResolveClashes().apply(request, context(incoming)), Keep)
-    request = asked(assistant(OLD), user("Go on."), assistant(NEW), user("Thanks."))
-    assert isinstance(await ResolveClashes().apply(request, context(request)), Keep)
 
 
 # --- the judge ----------------------------------------------------------------------------------------------------------

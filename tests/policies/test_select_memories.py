@@ -226,21 +226,34 @@ async def test_earlier_memories_leave_unless_leaving_costs_more(cache: CacheRule
     assert third[: len(second)] == second, "while the model works nothing changes"
 
 
-async def test_what_stands_already_is_not_given_again() -> None:
+async def test_what_stands_already_in_a_message_or_a_block_is_not_given_again() -> None:
     store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9))
     model = replace(profile(100_000), cache=CACHED)
     first = contents(await select(DRINK, remembering(DRINK, memories, store, model=model)))
     longer = DRINK.with_messages([*DRINK.messages, assistant("Tea."), user("Why should I drink that?")])
     second = contents(await select(longer, remembering(longer, memories, store, model=model)))
     assert second == [*first, "Tea.", "Why should I drink that?"]
+    said = ("The user lives in Madrid", "Lives in Madrid", "The user is allergic to nuts", "El usuario es vegetariano")
+    memories = Given(*(item(f"{n}", 0.9 - n / 20, each) for n, each in enumerate(said)))
+    facts = build(FACTS, "Said by the user before.", ["- Allergic to: nuts", "- Diet: vegetariano"])
+    request = ask(user("Find me a café near my home, please"))
+    given = request.with_messages([SYSTEM, facts, request.messages[-1]])
+    block = contents(await select(given, remembering(request, memories)))[2]
+    assert [block.count(word) for word in ("Madrid", "nuts", "vegetariano")] == [1, 0, 0]
 
 
-async def test_they_keep_to_their_share_and_the_best_stay() -> None:
+async def test_they_keep_to_their_share_and_all_blocks_to_one_budget() -> None:
     memories = Given(*(item(f"{n}", 0.9 - n / 100, f"{n} " + "word " * 100) for n in range(5)))
     block = contents(await select(DRINK, remembering(DRINK, memories), max_tokens=370))[1]
     assert block.count("\n- ") == 2
     assert "- 0 word" in block
     assert isinstance(await select(DRINK, remembering(DRINK, memories, model=profile(200))), Keep)
+    request = ask(user("Which drink should I order now?"))
+    ctx = remembering(request, Given(item("a", 0.9, "The user likes tea")), model=profile(1000))
+    recalled = build(RECALLED, "From earlier.", ["user: " + "word " * 460])
+    full = request.with_messages([SYSTEM, recalled, request.messages[-1]])
+    assert isinstance(await select(request, ctx, share=0.5), Rewrite)
+    assert isinstance(await select(full, ctx, share=0.5), Keep)
 
 
 async def test_of_two_that_contradict_the_newer_is_given_and_what_the_user_says_overtakes_it() -> None:
@@ -253,22 +266,3 @@ async def test_of_two_that_contradict_the_newer_is_given_and_what_the_user_says_
     block = await block_of(memories, user("Ahora vivo en Sevilla."), assistant("Bien."), asked)
     assert "Madrid" not in block
     assert "likes tea" in block
-
-
-async def test_what_stands_in_a_block_already_is_not_said_again() -> None:
-    said = ("The user lives in Madrid", "Lives in Madrid", "The user is allergic to nuts", "El usuario es vegetariano")
-    memories = Given(*(item(f"{n}", 0.9 - n / 20, each) for n, each in enumerate(said)))
-    facts = build(FACTS, "Said by the user before.", ["- Allergic to: nuts", "- Diet: vegetariano"])
-    request = ask(user("Find me a café near my home, please"))
-    given = request.with_messages([SYSTEM, facts, request.messages[-1]])
-    block = contents(await select(given, remembering(request, memories)))[2]
-    assert [block.count(word) for word in ("Madrid", "nuts", "vegetariano")] == [1, 0, 0]
-
-
-async def test_all_blocks_share_one_budget() -> None:
-    request = ask(user("Which drink should I order now?"))
-    ctx = remembering(request, Given(item("a", 0.9, "The user likes tea")), model=profile(1000))
-    recalled = build(RECALLED, "From earlier.", ["user: " + "word " * 460])
-    full = request.with_messages([SYSTEM, recalled, request.messages[-1]])
-    assert isinstance(await select(request, ctx, share=0.5), Rewrite)
-    assert isinstance(await select(full, ctx, share=0.5), Keep)

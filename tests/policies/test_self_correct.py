@@ -81,7 +81,7 @@ async def test_a_new_note_waits_for_the_next_user_message_and_the_same_kind_agai
     assert sum("<answer_notes>" in message.text for message in made.messages) == 2
 
 
-async def test_a_request_that_is_sent_again_gets_the_same_from_each_replica() -> None:
+async def test_a_request_that_is_sent_again_gets_the_same_and_a_note_leaves_with_its_message() -> None:
     memo = MemoryMemo()
     first = await forwarded(chat("u1 a1 u2"), memo, EMPTY)
     other = Watched()
@@ -90,9 +90,6 @@ async def test_a_request_that_is_sent_again_gets_the_same_from_each_replica() ->
         assert (await forwarded(chat("u1 a1 u2"), replica, EMPTY, JSON)).messages == first.messages
     later = await forwarded(chat("u1 a1 u2 a2 u3"), memo, EMPTY, JSON)
     assert [JSON.text in message.text for message in later.messages][-2:] == [True, False], "what is new waits"
-
-
-async def test_it_is_not_placed_twice_and_leaves_with_its_message() -> None:
     memo, request = MemoryMemo(), chat("u1 a1 u2")
     once = await forwarded(request, memo, EMPTY)
     assert isinstance(await SelfCorrect().apply(once, made(request, memo, EMPTY)), Keep)

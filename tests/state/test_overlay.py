@@ -22,7 +22,7 @@ async def test_what_is_below_is_read_and_what_is_written_stays_above() -> None:
     assert await over.get("a/2") == b"two"
 
 
-async def test_what_was_settled_below_stands() -> None:
+async def test_what_was_settled_below_stands_and_what_was_written_can_be_forgotten() -> None:
     below = SqliteStore(None, 10**6)
     await below.put("a", b"one", ttl=TTL)
     over = Overlay(below)
@@ -30,6 +30,14 @@ async def test_what_was_settled_below_stands() -> None:
     assert await over.add("b", b"two", ttl=TTL) == b"two"
     assert await over.add("b", b"three", ttl=TTL) == b"two"
     assert await below.get("b") is None
+    below = SqliteStore(None, 10**6)
+    over = Overlay(below)
+    await over.put("a", b"one", ttl=TTL)
+    assert over.losses == below.losses
+    await over.clear()
+    assert await over.get("a") is None
+    assert over.losses == below.losses + 1
+    await over.aclose()
 
 
 async def test_reading_is_no_use_of_what_is_below() -> None:
@@ -42,14 +50,3 @@ async def test_reading_is_no_use_of_what_is_below() -> None:
     assert await over.touch(["a"], ttl=TTL) == {"a"}
     clock.now += 2
     assert await over.get("a") is None
-
-
-async def test_what_was_written_can_be_forgotten() -> None:
-    below = SqliteStore(None, 10**6)
-    over = Overlay(below)
-    await over.put("a", b"one", ttl=TTL)
-    assert over.losses == below.losses
-    await over.clear()
-    assert await over.get("a") is None
-    assert over.losses == below.losses + 1
-    await over.aclose()

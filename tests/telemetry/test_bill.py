@@ -96,15 +96,12 @@ async def test_of_one_that_began_elsewhere_nothing_is_told(seen: list[ChatReques
     assert (estimate.usd_saved is not None) is is_known
 
 
-async def test_a_prompt_above_the_step_costs_the_price_above_it() -> None:
+async def test_a_prompt_above_the_step_and_rounds_of_tools_are_part_of_the_cost() -> None:
     model = profile(prices=Prices(1.0, 2.0, 2000, 3.0, 4.0), cache=CacheRules())
     estimate = await Conversation(model).turn(talk(3000), talk(1500))
 
     assert estimate.usd == pytest.approx(1e-6 * estimate.sent.tokens)
     assert estimate.usd_unchanged == pytest.approx(6 * estimate.usd, rel=0.01)
-
-
-async def test_rounds_of_internal_tools_are_part_of_what_the_chain_costs() -> None:
     talking = Conversation()
     estimate = await talking.turn(talk(3000))
     once, unchanged = estimate.usd, estimate.usd_unchanged
@@ -180,16 +177,13 @@ async def test_what_only_adds_or_is_no_longer_there_never_pays() -> None:
     assert (after.changed(0) or {})["step"] == "step0"
 
 
-async def test_of_a_step_nothing_is_told_where_the_request_before_was_not_priced() -> None:
+async def test_nothing_is_charged_to_a_step_for_what_was_put_back_or_not_priced() -> None:
     talking = Chain()
     await talking.turn(talk(3000))
     came = talk(3000, 500, 20)
     assert await talking.runs(came, cut(came, 1), None) == [Effect(), Effect()]
     came = talk(3000, 500, 20, 500, 20)
     assert Effect() not in await talking.runs(came, cut(came, 1), None)
-
-
-async def test_what_was_put_back_in_front_of_the_chain_is_no_steps() -> None:
     talking = Chain()
     await talking.runs(talk(3000), None, None)
     came = talk(3000, 500, 20)

@@ -127,16 +127,13 @@ async def test_a_cut_breaks_what_stands_behind_it_and_growing_nothing() -> None:
     assert await talk.sends(grown(8), ("cut", without(grown(8), 1, 2))) is None, "it breaks once"
 
 
-async def test_a_block_that_moves_along_breaks_where_it_stood() -> None:
+async def test_a_block_that_moves_breaks_where_it_stood_and_the_clients_changes_are_no_steps() -> None:
     talk = Talk()
     for words, expected in ((4, None), (6, ("recall", 4))):
         came = grown(words)
         sent = came.with_messages([*came.messages, user("Noted.")])
         broken = await talk.sends(came, ("recall", sent))
         assert expected == (broken and (broken["step"], broken["message"]))
-
-
-async def test_what_the_client_changes_itself_is_no_steps_doing() -> None:
     talk = Talk()
     await talk.sends(grown(4))
     edited = grown(6)

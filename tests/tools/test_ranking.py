@@ -70,15 +70,12 @@ async def test_the_tool_that_fits_is_first(query: str, more: dict[str, Any], fir
     assert (await ranked(query, **more))[0][0] is first
 
 
-async def test_meaning_ranks_what_shares_no_word_and_nothing_fits_where_no_tool_does() -> None:
+async def test_meaning_and_the_company_of_the_best_rank_tools() -> None:
     near = Meaning({"wake me": {"set alarm": 0.6, "turn on": 0.1}})
     (first, best), (_, second), *_ = await ranked("wake me early", embedder=near)
     assert first is CLOCK
     assert best >= NOTHING > second
     assert max(score for _, score in await ranked("who wrote Don Quixote?", embedder=Meaning())) < NOTHING
-
-
-async def test_a_tool_gains_by_the_company_of_the_best() -> None:
     tools = [tool("bank_pay", "Pays a bill."), tool("zoo_feed", "Feeds."), tool("bank_balance", "Says what is there.")]
     tools += [tool(f"other{n}", "Something else.") for n in range(3)]
     scores = {each.name: score for each, score in await ranked("pay my bill", tools)}
@@ -120,15 +117,12 @@ async def test_odd_definitions_are_ranked_and_left_as_they_are(each: Tool) -> No
     assert json.dumps(each) == before
 
 
-async def test_nested_parameters_values_and_custom_tools_are_read() -> None:
+async def test_nested_parameters_are_read_and_what_is_read_for_meaning_is_bounded() -> None:
     tools = [*ODD, odd(name="deep", parameters=DEEP)]
     assert (await names("whale", tools))[0] == "deep"
     assert (await names("celsius", tools))[0] == "enum"
     assert (await names("write sql", tools))[0] == "grammar"
     assert (await names("zebra", tools))[0] == "listed"
-
-
-async def test_what_is_read_for_meaning_is_bounded_and_clashing_names_are_two_tools() -> None:
     many: dict[str, Any] = {"properties": {f"p{n}": {} for n in range(500)}}
     assert len(text_of(odd(name="x", description="y" * 10**6, parameters=many)).meaning) < 1500
     twice = [tool("look", "Finds a book."), tool("look", "Finds a whale.")]

@@ -172,15 +172,12 @@ async def test_what_cannot_be_read_now_is_not_said_to_be_gone(asked: Mapping[str
     assert "Do not" not in told
 
 
-async def test_a_query_says_when_it_did_not_search_everything() -> None:
+async def test_a_query_says_when_it_did_not_search_everything_and_how_to_go_on() -> None:
     archive = MemoryArchive()
     await archive.keep("tangerine " + "x" * MOST_SEARCHED)
     await archive.keep("tangerine")
     answer = await Recall(archive).run('{"query": "tangerine"}')
     assert "1: tangerine\n[not all was searched, but 1 text:" in answer
-
-
-async def test_what_is_too_long_says_how_to_go_on() -> None:
     text = "\n".join(f"line {number} of a long text" for number in range(1, 2001))
     answer = await ask(text)
     assert len(answer) < LONGEST + 100
@@ -188,9 +185,6 @@ async def test_what_is_too_long_says_how_to_go_on() -> None:
     assert last == f"[there is more: go on with first_line={len(shown) + 1}; there are 2000 lines]"
     following = await ask(text, first_line=len(shown) + 1)
     assert following.startswith(f"{len(shown) + 1}: line {len(shown) + 1} of")
-
-
-async def test_one_endless_line_can_be_read_to_its_end() -> None:
     text = "x" * 49_995 + " tail"
     assert (await ask(text, pattern="tail")).startswith("50: xx")
     assert (await ask(text, first_line=50)).endswith("x tail")

@@ -96,7 +96,7 @@ def answered(*answers: str) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-async def test_what_was_found_is_read_from_the_conversation() -> None:
+async def test_what_was_found_is_read_from_the_conversation_and_not_given_twice() -> None:
     odd = tool("odd", "calendar\u2028of days")
     tools = (*TOOLS, odd)
     first = await search(tools).run('{"query": "odd calendar"}')
@@ -105,14 +105,6 @@ async def test_what_was_found_is_read_from_the_conversation() -> None:
     assert [each.name for each in found_in(messages, tools)] == ["odd", "list_events", "get_weather"]
     assert found_in(messages, [MAIL]) == (), "no tool that the client does not send"
     assert found_in(messages[1:2], tools) == (), "an answer of something else"
-
-
-@pytest.mark.parametrize("line", ["{", "{}", '{"name": 3}', '["get_weather"]', "get_weather"])
-def test_an_answer_that_is_none_finds_nothing(line: str) -> None:
-    assert found_in(answered(line), TOOLS) == ()
-
-
-async def test_a_definition_is_not_given_twice() -> None:
     first = await search().run('{"query": "weather"}')
     later = search(messages=answered(first))
     both = found(await later.run('{"query": "weather or calendar"}'))
@@ -121,6 +113,11 @@ async def test_a_definition_is_not_given_twice() -> None:
     assert [one["name"] for one in found(await later.run('{"query": "calendar"}'))] == ["list_events"]
     assert "description" not in found(await later.run('{"query": "calendar"}'))[0]
     assert found(await later.run('{"query": "get_weather"}')) == [dict(WEATHER["function"])], "an exact name has all"
+
+
+@pytest.mark.parametrize("line", ["{", "{}", '{"name": 3}', '["get_weather"]', "get_weather"])
+def test_an_answer_that_is_none_finds_nothing(line: str) -> None:
+    assert found_in(answered(line), TOOLS) == ()
 
 
 async def test_parallel_searches_have_one_order() -> None:

@@ -69,16 +69,13 @@ async def test_path_query_and_method_are_the_calls(path: str, query: str, method
     assert got[0][1] == b""
 
 
-async def test_header_values_beyond_ascii_go_out_as_the_bytes_that_came() -> None:
+async def test_configured_headers_win_and_values_beyond_ascii_go_out_as_they_came() -> None:
     value = "Z\xfcrich \u65e5".encode()
     handle, got = recording(ok)
     async with upstream(handle) as openai:
         await openai.send(call(headers={"accept-encoding": "identity", "x-title": value.decode()}))
 
     assert dict(got[0][0].raw_headers)[b"x-title"] == value
-
-
-async def test_configured_headers_are_added_and_win() -> None:
     handle, got = recording(ok)
     headers = {"X-Team": SecretStr("ours"), "api-key": SecretStr("k")}
     async with upstream(handle, headers=headers) as openai:

@@ -143,7 +143,7 @@ async def test_it_reports_what_reached_it() -> None:
     assert answer["usage"]["completion_tokens"] == len(text.split())
 
 
-async def test_it_streams_the_same_report() -> None:
+async def test_it_streams_the_same_report_and_refuses_a_request_without_messages() -> None:
     request = chat("s u1", tools=[tool()])
     whole = json.loads((await asked(request)).body or b"")["choices"][0]["message"]["content"]
 
@@ -153,16 +153,13 @@ async def test_it_streams_the_same_report() -> None:
     assert (reply.status, reply.headers, done) == (200, STREAM_HEADERS, "[DONE]")
     assert assembled(chunks)["content"] == whole
     assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    with pytest.raises(BadRequest) as caught:
+        await asked(chat(""))
+
+    assert (caught.value.param, caught.value.code) == ("messages", "empty_array")
 
 
 @pytest.mark.parametrize("path", ["/embeddings", "/models", "/responses", "/nowhere"])
 async def test_every_other_path_is_not_found(path: str) -> None:
     with pytest.raises(NotFound, match=f"/v1{path}"):
         await ECHO.send(Call(path, "", b"{}", {}))
-
-
-async def test_a_request_without_messages_is_refused() -> None:
-    with pytest.raises(BadRequest) as caught:
-        await asked(chat(""))
-
-    assert (caught.value.param, caught.value.code) == ("messages", "empty_array")

@@ -165,11 +165,16 @@ async def test_what_was_asked_last_comes_first_then_prepared(backend: Scripted, 
     assert backend.texts[2:] == ["q3", "q2", "q1", "prepared 2", "new 1", "new 2", "old 1", "old 2"]
 
 
-async def test_a_batch_has_no_more_characters_than_the_backend_likes() -> None:
+async def test_a_batch_is_bounded_in_characters_and_odd_and_endless_texts_are_texts() -> None:
     backend = Scripted(batch=8, characters=10)
     service = EmbeddingService(backend)
     await ask(service, "q", "1" * 6, "2" * 4, "3" * 30, "4")
     assert [len(batch) for batch in backend.batches] == [1, 2, 1, 1]
+    backend = Scripted(characters=10**6)
+    service = EmbeddingService(backend)
+    assert await ask(service, "a\ud800", "b\udfff" + "x" * 10**6) == [0.0]
+    assert [len(text) for text in backend.texts] == [2, LONGEST]
+    assert all(text.encode() for text in backend.texts)
 
 
 async def test_what_is_queued_is_not_queued_again(backend: Scripted, service: EmbeddingService) -> None:
@@ -350,14 +355,6 @@ async def test_another_dimension_makes_the_earlier_vectors_void(backend: Scripte
     await ask(kept, "a", "b2")
     assert await ask(kept, "a", "b1", "b2") == [0.0, 0.0]
     assert sorted(backend.texts) == ["a", "a", "b1", "b1", "b2"]
-
-
-async def test_odd_and_endless_texts_are_texts() -> None:
-    backend = Scripted(characters=10**6)
-    service = EmbeddingService(backend)
-    assert await ask(service, "a\ud800", "b\udfff" + "x" * 10**6) == [0.0]
-    assert [len(text) for text in backend.texts] == [2, LONGEST]
-    assert all(text.encode() for text in backend.texts)
 
 
 async def test_closing_answers_those_who_wait(backend: Scripted, service: EmbeddingService) -> None:

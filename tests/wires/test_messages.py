@@ -84,16 +84,13 @@ def test_policies_see_chat_completions() -> None:
     assert request.max_output_tokens == 100
 
 
-def test_results_and_texts_of_one_message_stay_together() -> None:
+def test_results_and_texts_stay_together_and_what_a_policy_adds_has_its_place() -> None:
     body = written(replacing(3, "1"))
     assert body["messages"][2]["content"][0] == {"type": "tool_result", "tool_use_id": "t1", "content": "1"}
     assert body["messages"][2]["content"][1:] == AGENT["messages"][2]["content"][1:]
     assert len(body["messages"]) == 3
     body = written(replacing(4, "2"))
     assert body["messages"][2]["content"][1]["content"] == [{"type": "text", "text": "2"}], "it stays a part"
-
-
-def test_what_a_policy_adds_is_written_in_its_place() -> None:
     body = written(lambda messages: messages.insert(1, Message({"role": "user", "content": "Noted."})))
     assert body["messages"] == [{"role": "user", "content": "Noted."}, *AGENT["messages"]]
     body = written(lambda messages: messages.insert(1, Message({"role": "system", "content": "Be brief."})))

@@ -157,11 +157,15 @@ def test_code_states_nothing(text: str) -> None:
     assert TRUSTED.contradicted(text) == []
 
 
-def test_one_fact_that_agrees_outweighs_others() -> None:
+def test_one_fact_that_agrees_outweighs_others_and_names_are_compared_in_their_language() -> None:
     """Two facts may each know a part: a country with two capitals."""
     trusted = Trusted([Fact("The capital of Bolivia is Sucre."), Fact("The capital of Bolivia is La Paz.")])
     assert trusted.contradicted("The capital of Bolivia is La Paz.") == []
     assert trusted.contradicted("The capital of Bolivia is Lima.")
+    assert Trusted([Fact("La capital de Austria es Viena.")]).contradicted("The capital of Austria is Vienna.") == []
+    trusted = Trusted([Fact("The Eiffel Tower is in Paris. It is 330 metres high.")])
+    assert trusted.contradicted("It is 8 metres high.") == []
+    assert trusted.contradicted("The Eiffel Tower is not in Paris.")
 
 
 OPENED = Trusted(map(Fact, ("The capital of Australia is Canberra.", "La capital de Francia es París.",
@@ -201,13 +205,6 @@ def test_an_opening_that_doubts_or_reports_is_no_mere_one(said: tuple[str, ...],
     for statement in said:
         for opening in openings:
             assert not OPENED.contradicted(f"{opening}{statement}"), opening
-
-
-def test_names_are_compared_in_their_language_and_sentences_with_a_pronoun_with_nothing() -> None:
-    assert Trusted([Fact("La capital de Austria es Viena.")]).contradicted("The capital of Austria is Vienna.") == []
-    trusted = Trusted([Fact("The Eiffel Tower is in Paris. It is 330 metres high.")])
-    assert trusted.contradicted("It is 8 metres high.") == []
-    assert trusted.contradicted("The Eiffel Tower is not in Paris.")
 
 
 def test_unclear_returns_sentences_about_the_name_of_a_fact_but_for_the_fact_itself() -> None:

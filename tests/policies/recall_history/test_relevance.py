@@ -60,7 +60,7 @@ def test_candidates_are_ranked(
     assert ranked(given, words, meaning, least) == order
 
 
-def test_a_question_brings_the_passage_that_answers_it_best_behind_all_others() -> None:
+def test_a_question_brings_its_best_answer_first_and_a_mere_question_stands_behind() -> None:
     asked = Candidate(5, True, 60, asks=True)
     answer = [Candidate(6, False, 400) for part in range(3)]
     other = Candidate(9, True, 60)
@@ -68,9 +68,6 @@ def test_a_question_brings_the_passage_that_answers_it_best_behind_all_others() 
     assert ranked(given_, [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4, 2]
     assert ranked([asked._replace(asks=False), *given_[1:]], [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4]
     assert ranked([asked, Candidate(6, True, 400)], [4.0, 0.0], [None] * 2, 0.5) == [0]  # the user went on
-
-
-def test_a_mere_question_stands_behind_its_answer_and_behind_all_else_unless_it_is_the_best() -> None:
     best, other = Candidate(0, True, 60, asks=True, only_asks=True), Candidate(6, True, 60, asks=True, only_asks=True)
     given_ = [best, Candidate(1, False, 60), Candidate(3, True, 60), other, Candidate(7, False, 60)]
     assert ranked(given_, [4.0, 0.0, 2.0, 3.0, 0.0], [None] * 5, 0.45) == [1, 0, 2, 4, 3]

@@ -67,12 +67,14 @@ def test_clash_is_not_solvable(said: list[str]) -> None:
     assert [clash.solvable for clash in clashing(*said)] == [False]
 
 
-def test_compare_returns_the_same_turn_by_turn_and_for_forgotten_turns() -> None:
+def test_compare_returns_the_same_turn_by_turn_and_fold_keeps_the_length() -> None:
     every = turns([user(text) for text in SAID])
     together = compare(every, [None] * len(every))
     for at in range(len(every)):
         assert compare(every[: at + 1], [*together[:at], None]) == together[: at + 1]
     assert compare(every, [each if at % 3 else None for at, each in enumerate(together)]) == together
+    text = "¿Cuándo? İstanbul, Ñandú, «Übung»"
+    assert len(fold(text)) == len(text)
 
 
 CLASHES, ALIKE = pairs("pairs")
@@ -155,11 +157,6 @@ def test_read_values_returns_members_of_groups_beside_their_words(text: str, mem
 )
 def test_stem_is_one_for_all_forms(one: str, other: str) -> None:
     assert stem(one) == stem(other)
-
-
-def test_fold_keeps_the_length() -> None:
-    text = "¿Cuándo? İstanbul, Ñandú, «Übung»"
-    assert len(fold(text)) == len(text)
 
 
 def kinds(text: str) -> list[str]:
@@ -264,11 +261,15 @@ async def test_reconcile_solves_or_drops_or_leaves_a_pair(which: str, sure: floa
     assert counts == {"compatible": 2 - len(rest), "judged": asked, "unanswered": asked if sure is None else 0}
 
 
-async def test_reconcile_shows_only_the_two_statements_and_asks_once_about_the_same_words() -> None:
+async def test_reconcile_asks_once_about_the_same_words_and_about_the_latest_of_many() -> None:
     judge, talk = SureJudge(), [user("Hi. I am six."), user("I am ten.")] * 2
     every = [clash(0, 1, talk=talk), clash(2, 3, talk=talk)]
     assert (await left(judge, None, every, talk=talk))[0] == [True, True]
     assert judge.asked == [("I am six.", "I am ten.")]
+    every, judge, memo = [clash(n, n + 1) for n in range(50)], SureJudge(), MemoryMemo()
+    for _ in range(2):
+        assert (await left(judge, memo, every))[0] == [False] * 34 + [True] * 16
+    assert len(judge.asked) == 16
 
 
 @pytest.mark.parametrize(("first", "then"), [(1.0, 0.0), (0.0, 1.0), (None, 1.0), (0.5, 0.0)])
@@ -282,10 +283,3 @@ async def test_reconcile_keeps_a_verdict(first: float | None, then: float) -> No
 @pytest.mark.parametrize(("verdict", "solvable"), [("no", [True]), ("<nonsense>", [False, True])])
 async def test_reconcile_takes_the_verdict_of_a_faster_replica(verdict: str, solvable: list[bool]) -> None:
     assert (await left(SureJudge(), Faster(verdict)))[0] == solvable
-
-
-async def test_reconcile_asks_about_the_latest_of_many_pairs() -> None:
-    every, judge, memo = [clash(n, n + 1) for n in range(50)], SureJudge(), MemoryMemo()
-    for _ in range(2):
-        assert (await left(judge, memo, every))[0] == [False] * 34 + [True] * 16
-    assert len(judge.asked) == 16

@@ -156,13 +156,10 @@ async def test_only_whole_steps_from_the_minimum_on_are_read() -> None:
     assert short.send((await prompts("s u1 a1"))[0], rules)[OWN].cached == 0
 
 
-async def test_nothing_is_read_after_a_pause() -> None:
+async def test_nothing_is_read_after_a_pause_and_marks_end_what_is_cached() -> None:
     talk, (first,), (later,) = PromptHistory(), await prompts("s u1"), await prompts("s u1 a1 u2", at=301)
     talk.send(first, RULES)
     assert talk.send(later, RULES)[OWN].cached == 0
-
-
-async def test_where_only_marks_are_cached_the_prefix_ends_at_one() -> None:
     marked = CacheRules(read=0.1, ttl=300, marked=True)
     request = chat("s u1 a1 u2", tools=[tool()]).with_cache_marks(CacheMarks((0,), tools=True))
     first, second = await prompts(request, chat("s u1 a1 u2 a2 u3", tools=[tool()]))

@@ -135,11 +135,17 @@ async def test_a_redirect_takes_no_key_to_another_host(name: str, stream: bool) 
     assert received == []
 
 
-async def test_an_error_in_an_answer_of_status_200_keeps_its_words() -> None:
+async def test_an_error_with_status_200_or_within_a_stream_keeps_its_words() -> None:
     async with provider("openrouter", {"error": {"code": 429, "message": "Slow down."}}) as upstream:
         reply = await send(upstream, ask(model="m"))
 
     assert (reply.status, error(reply)["message"]) == (429, "Slow down.")
+    broken = google(503, "UNAVAILABLE", "The model is overloaded.")
+    async with provider("gemini", [gemini("hello"), broken]) as upstream:
+        *_, last = await events(await send(upstream, ask(model="gemini-2.5-flash", stream=True)))
+
+    assert last["error"]["message"].endswith("The model is overloaded.")
+    assert last["error"]["code"] == "server_is_overloaded"
 
 
 def google(code: int, status: str, message: str, **detail: Any) -> Event:
@@ -164,15 +170,6 @@ async def test_googles_errors_keep_their_words_status_and_delay(
     told = error(reply)
     assert (reply.status, told["message"], told["code"]) == (status, sent["error"]["message"], code)
     assert dict(reply.headers).get(b"retry-after") == retry_after
-
-
-async def test_an_error_in_the_middle_of_a_stream_keeps_its_words() -> None:
-    broken = google(503, "UNAVAILABLE", "The model is overloaded.")
-    async with provider("gemini", [gemini("hello"), broken]) as upstream:
-        *_, last = await events(await send(upstream, ask(model="gemini-2.5-flash", stream=True)))
-
-    assert last["error"]["message"].endswith("The model is overloaded.")
-    assert last["error"]["code"] == "server_is_overloaded"
 
 
 async def test_what_gemini_does_not_take_is_told() -> None:

@@ -172,16 +172,13 @@ def test_a_choice_of_tools(choice: Any, names: list[str] | None, ignored: tuple[
     assert made.ignored == ignored
 
 
-def test_what_cannot_be_had_is_told_and_what_happens_anyway_is_not() -> None:
+def test_what_cannot_be_had_is_told_and_probabilities_are_asked_for() -> None:
     lost = {"n": 2, "logit_bias": {"1": 5}, "parallel_tool_calls": False, "user": "me", "verbosity": "low", "new": 1}
     told = translate(of(said("user", "u", name="ann"), **lost), num_ctx=None, keep_alive=None).ignored
     neutral: Json = {"n": 1, "logit_bias": {}, "parallel_tool_calls": True, "modalities": ["text"], "store": True}
 
     assert told == ("logit_bias", "messages[].name", "n", "new", "parallel_tool_calls", "verbosity")
     assert translate(chat("u1", **neutral), num_ctx=None, keep_alive=None).ignored == ()
-
-
-def test_probabilities_and_the_stream_are_asked_for_explicitly() -> None:
     assert body(chat("u1")) == {"model": "test-model", "messages": [{"role": "user", "content": "u1"}], "stream": False}
     made = body(chat("u1", stream=True, logprobs=True, top_logprobs=3))
     assert (made["stream"], made["logprobs"], made["top_logprobs"]) == (True, True, 3)

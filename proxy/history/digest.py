@@ -157,7 +157,7 @@ def lines(
     for start, end in pairwise([-1, *starts, len(messages)]):
         users: list[Line] = []
         if start >= 0 and messages[start].is_system:
-            users = [Line(turn, start, LineRank.PINNED, f"system: {indented(messages[start].text[:LONG])}")]
+            users = [Line(turn, start, LineRank.PINNED, f"[system] {indented(messages[start].text[:LONG])}")]
         elif start >= 0:
             turn, asks = turn + 1, readings[start].asks or readings[start].is_talk
             carries = Line(turn, start, LineRank.STATED, f"{turn}: [stands above]")

@@ -421,11 +421,12 @@ def test_system_message_stands_at_its_place_and_a_carried_one_is_only_named() ->
     talk = [*exchange("One is said."), system("Be brief."), *exchange("Two is said."), *exchange("Three is said.")]
     assert digest(*talk, carried=5)[::2] == [
         "1: One is said.",
-        "system: Be brief.",
+        "[system] Be brief.",
         "-> Fine, thanks.",
         "-> Fine, thanks.",
     ]
     assert "3: [stands above]" in digest(*talk, carried=5)
+    assert "\n[system] Be brief.\n" in block(digest(*talk), [], None, 7, [], "").text
 
 
 def test_answers_that_a_model_summed_up_have_no_line_and_what_stays_is_repeated_last() -> None:

@@ -16,7 +16,6 @@ import orjson
 from proxy.chat import JsonObject, Message, called_name, encode, split_head
 from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest, wrong
-from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.json_values import json_object, json_objects
@@ -59,13 +58,12 @@ def _check(item: Mapping[str, Any], place: str) -> None:
         wrong(f"{place}.content", "must be a string or a list of blocks")
 
 
-def _read_field(raw: bytes, name: str) -> Any:
-    value = parse_value(raw, name)
-    if name != "tool_choice" or not isinstance(value, dict):
-        return value
-    if value.get("type") == "tool":
-        return {"type": "function", "function": {"name": value.get("name", "")}}
-    return _CHOICES.get(str(value.get("type")), value)
+def _read_choice(choice: Any) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    if choice.get("type") == "tool":
+        return {"type": "function", "function": {"name": choice.get("name", "")}}
+    return _CHOICES.get(str(choice.get("type")), choice)
 
 
 def _read(listed: Sequence[JsonObject]) -> Iterator[Message]:
@@ -167,12 +165,10 @@ def _write_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[
     return made | {**others}
 
 
-def _write_field(name: str, value: Any) -> Any:
-    if name != "tool_choice":
-        return value
-    if isinstance(value, str):
-        return {"type": _NATIVE_CHOICES[value]}
-    return {"type": "tool", "name": called_name(value)} if "function" in value else value
+def _write_choice(choice: Any) -> Any:
+    if isinstance(choice, str):
+        return {"type": _NATIVE_CHOICES[choice]}
+    return {"type": "tool", "name": called_name(choice)} if "function" in choice else choice
 
 
 def _with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
@@ -348,7 +344,7 @@ class MessagesRequest(NativeRequest):
     wire: ClassVar = "messages"
     names: ClassVar = ("messages", "system")
     grammar: ClassVar = Grammar(
-        _check, _read, _write, _with_sealed, _is_function, "input_schema", _write_tool, _read_field, _write_field
+        _check, _read, _write, _with_sealed, _is_function, "input_schema", _write_tool, _read_choice, _write_choice
     )
 
 

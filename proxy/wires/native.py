@@ -11,7 +11,7 @@ import orjson
 from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, listed, raws, with_fields
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import wrong
-from proxy.chat.parse import Body, Check, parse_list
+from proxy.chat.parse import Body, Check, parse_list, parse_value
 from proxy.chat.reasoning import without_reasoning
 from proxy.chat.splice import fields, joined, spliced, with_items, with_members
 from proxy.identity import TAG
@@ -101,10 +101,14 @@ class Grammar(NamedTuple):
     """The field in which a function has its schema."""
     write_tool: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
     """Returns a function that policies offer, with its other keys, as a tool of the wire."""
-    read_field: Callable[[bytes, str], Any]
-    """Returns the value of a field, of its bytes and its name, in chat's words."""
-    write_field: Callable[[str, Any], Any]
-    """Returns the value of a field, of its name and chat's value, in the words of the wire."""
+    read_choice: Callable[[Any], Any]
+    """Returns a `tool_choice` in chat's words."""
+    write_choice: Callable[[Any], Any]
+    """Returns chat's `tool_choice` in the words of the wire."""
+
+    def read_field(self, raw: bytes, name: str) -> Any:
+        value = parse_value(raw, name)
+        return self.read_choice(value) if name == "tool_choice" else value
 
     def read_tool(self, item: JsonObject) -> Tool:
         """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
@@ -171,11 +175,12 @@ class NativeRequest(ChatRequest):
             yield listed, _changed_list(came.own.get(listed, b"[]"), raws(came.items), items) or b"[]"
         if self.tools is not came.tools:
             yield "tools", _changed_list(came.own.get("tools", b"[]"), self._raws(came.tools), self._raws(self.tools))
-        for name in () if self.rest is came.rest else {*came.rest, *self.rest}:
+        for name in () if self.rest is came.rest else dict.fromkeys((*came.rest, *self.rest)):
             if name not in self.rest:
                 yield name, None
             elif name not in came.rest or self.rest.raw(name) != came.rest.raw(name):
-                yield name, encode(self.grammar.write_field(name, self.rest[name]))
+                value = self.rest[name]
+                yield name, encode(self.grammar.write_choice(value) if name == "tool_choice" else value)
 
     def _raws(self, tools: tuple[Tool, ...]) -> Sequence[bytes]:
         return listed(tools).derive(self.grammar.write_tool, lambda: [*map(self._raw, tools)])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 from proxy.chat import CONTROL, OPAQUE, Item, JsonObject, Message, called_name, encode, raws
 from proxy.chat.errors import wrong
-from proxy.chat.parse import Check, ParsedList, parse_list, parse_value
+from proxy.chat.parse import Check, ParsedList, parse_list
 from proxy.chat.reasoning import is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.tables import table
@@ -57,11 +57,10 @@ def _check(item: Mapping[str, Any], place: str) -> None:
             wrong(f"{place}.{name}", "must be a list of objects, whose types are strings")
 
 
-def _read_field(raw: bytes, name: str) -> Any:
-    value = parse_value(raw, name)
-    if name == "tool_choice" and isinstance(value, dict) and value.get("type") == "allowed_tools":
-        return {"type": "allowed_tools", "allowed_tools": {key: value.get(key) for key in ("mode", "tools")}}
-    return value
+def _read_choice(choice: Any) -> Any:
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        return {"type": "allowed_tools", "allowed_tools": {key: choice.get(key) for key in ("mode", "tools")}}
+    return choice
 
 
 def _read(listed: Sequence[JsonObject]) -> Iterator[Message]:
@@ -256,16 +255,12 @@ def _write_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[
     return {"type": "function", "strict": False, **function, **others}
 
 
-def _write_field(name: str, value: Any) -> Any:
-    if name != "tool_choice" or not isinstance(value, Mapping):
-        return value
-    if isinstance(allowed := value.get("allowed_tools"), Mapping):
+def _write_choice(choice: Any) -> Any:
+    """Return a choice in the words of the wire; one of a tool that the provider runs stays as it is."""
+    if not isinstance(choice, Mapping):
+        return choice
+    if isinstance(allowed := choice.get("allowed_tools"), Mapping):
         return {"type": "allowed_tools", "mode": allowed["mode"], "tools": [*map(_write_choice, allowed["tools"])]}
-    return _write_choice(value)
-
-
-def _write_choice(choice: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the choice of one tool; that of one that the provider runs stays as it is."""
     kind = next((kind for kind in ("function", "custom") if kind in choice), None)
     return choice if kind is None else {"type": kind, "name": called_name(choice)}
 
@@ -424,7 +419,7 @@ class ResponsesRequest(NativeRequest):
     limits: ClassVar = ("max_output_tokens",)
     names: ClassVar = ("input", "instructions")
     grammar: ClassVar = Grammar(
-        _check, _read, _write, _with_sealed, _is_function, "parameters", _write_tool, _read_field, _write_field
+        _check, _read, _write, _with_sealed, _is_function, "parameters", _write_tool, _read_choice, _write_choice
     )
 
 

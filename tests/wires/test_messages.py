@@ -209,3 +209,12 @@ MCP = ({"type": "mcp_tool_use", "id": "s1", "name": "x"}, {"type": "mcp_tool_res
 def test_no_cut_parts_the_call_of_a_vendors_tool_from_its_result(said: list[Any], cuts: set[int]) -> None:
     messages = [{"role": role, "content": content} for role, content in [("user", "a"), *said]]
     assert legal_cuts(read({"model": "m", "max_tokens": 9, "messages": messages}).messages) == cuts
+
+
+def test_new_fields_are_written_in_the_order_in_which_they_came() -> None:
+    names = [f"x_{number}" for number in range(9)]
+    request = read(AGENT)
+    for name in names:
+        request = request.with_field(name, 1)
+
+    assert [*json.loads(request.encode())] == [*AGENT, *names]

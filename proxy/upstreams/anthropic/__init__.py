@@ -272,5 +272,6 @@ class AnthropicAnswer:
         used = spent(*(each.usage for each in self.rounds))
         counts = {**used, **used["prompt_tokens_details"]}
         facts |= {name: counts[name] for name in ("prompt_tokens", "completion_tokens", "cached_tokens")}
-        facts |= {"written_tokens": counts["cache_write_tokens"]} if "cache_write_tokens" in counts else {}
+        if "cache_write_tokens" in counts:
+            facts["written_tokens"] = counts["cache_write_tokens"]
         return used

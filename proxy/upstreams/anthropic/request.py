@@ -81,7 +81,8 @@ class AnthropicRequest:
         self._messages = AnthropicMessages(asked, system_messages=self._able.system_messages)
         limits = ((name, self._rest[name]) for name in request.limits if name in self._rest)
         name, wanted = next(limits, ("", max(1, room)))  # without a limit, all the room that there is
-        self._ignored |= {name} if name and wanted > most else set()
+        if name and wanted > most:
+            self._ignored.add(name)
         self._limit = min(int(wanted), most)
 
     def translation(self) -> Translation:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple
 
@@ -73,12 +73,9 @@ class CompactToolResults(Policy):
         counts, before = Counter(walked.counts), walked.before
         groups = list(_groups(request.messages[known_end:]))
         keys = list(_keys(groups, walked))
-        known, work_time = await _known(keys, ctx), current_work()
+        known = [*map(_of_plain, groups, await _known(keys, ctx))]
         with suppress(TimeoutError):  # what was settled is sent so, whatever the clock says
-            async with work_time.limit(
-                min(ctx.conditions.deadline - _SPARE, work_time.used() + _IN_TIME * self.timeout),
-                ctx.conditions.patience,
-            ):
+            async with self._limit(ctx) if None in known else nullcontext():
                 lasts = True
                 for group, key, sent in zip(groups, keys, known, strict=True):
                     if sent is None:
@@ -106,6 +103,12 @@ class CompactToolResults(Policy):
             done,
         )
 
+    def _limit(self, ctx: Context) -> AbstractAsyncContextManager[None]:
+        """Return a block that ends in time for what was settled to be sent."""
+        work_time, conditions = current_work(), ctx.conditions
+        until = min(conditions.deadline - _SPARE, work_time.used() + _IN_TIME * self.timeout)
+        return work_time.limit(until, conditions.patience)
+
     def _terms(self, request: ChatRequest, ctx: Context) -> ShorteningRules:
         return ShorteningRules(
             over=self.over,
@@ -130,6 +133,13 @@ async def _weight(tools: Sequence[Tool], ctx: Context) -> int:
 
 def _uses_tools(message: Message) -> bool:
     return message.get("role") == "tool" or bool(message.get("tool_calls"))
+
+
+def _of_plain(group: Sequence[Message], known: SentExchange | None) -> SentExchange | None:
+    """Return what is known of a group; one without calls and results is sent as it came."""
+    if known is not None or any(map(_uses_tools, group)):
+        return known
+    return SentExchange((), sum(weight(message.raw.decode()) for message in group), (), (), ())
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:

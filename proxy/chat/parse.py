@@ -388,9 +388,8 @@ class Body:
     def _rest(self, others: Collection[str], read: Callable[[bytes, str], Any] | None = None) -> Fields:
         """Return all fields but the others, for a request; `read` makes a value of a field's bytes."""
         rest = {key: bytes(raw) for key, raw in self._fields.items() if key not in others}
-        if not self.raw.isascii():  # a field that nobody reads is sent on as it is
-            for key, raw in rest.items():
-                _check_utf8(raw, key)
+        for key, raw in rest.items():  # a field that nobody reads is sent on as it is
+            _check_utf8(raw, key)
         return Fields.unread(rest, read or parse_value)
 
 

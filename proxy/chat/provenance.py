@@ -5,8 +5,7 @@ adds in the user's role, such as a summary, is told from what the user said and 
 messages it is known which are new (`arrived`), and which no longer stand, or not in full (`departed`).
 """
 
-from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message
@@ -15,6 +14,8 @@ from proxy.chat.texts import texts_of
 from proxy.chat.wire import last_user
 
 Places = Mapping[int, int]
+FindPlace = Callable[[int], int | None]
+"""Returns the place of a message by its identity (`id`), which is its own as long as its request is held."""
 
 
 class _KnownPlaces(NamedTuple):
@@ -38,28 +39,28 @@ class _Identities(NamedTuple):
     recent: dict[int, int]
     earlier: dict[int, int]
 
+    def find(self, identity: int) -> int | None:
+        place = self.recent.get(identity)
+        return self.earlier.get(identity) if place is None else place
+
 
 def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
     """Return the places of the messages that are the client's, each with that of the message as the client sent it."""
-    came, places = incoming.form, identities(incoming)
+    came, find = incoming.form, identities(incoming)
 
     def extend(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlaces:
         own = {**before.places}
         for place, message in enumerate(messages, before.end):
-            at = places.get(id(message))
-            if at is None:
-                at = sent_as(message.made_of, places)
-            if at is not None:
+            if (at := sent_as(message, find)) is not None:
                 own[place] = at
         return _KnownPlaces(before.end + len(messages), own)
 
     return request.form.fold(("of the client", came.lineage), _NOTHING, extend).places
 
 
-def identities(request: ChatRequest) -> Places:
-    """Return the place of each message by its identity (`id`), which is its own as long as the request is held."""
-    known = request.form.fold("identities", _Identities(0, {}, {}), _identified)
-    return ChainMap(known.recent, known.earlier)
+def identities(request: ChatRequest) -> FindPlace:
+    """Return what finds a message of the request."""
+    return request.form.fold("identities", _Identities(0, {}, {}), _identified).find
 
 
 def _identified(before: _Identities, messages: Sequence[Message]) -> _Identities:
@@ -77,11 +78,11 @@ def origin(message: Message) -> Message:
     return message
 
 
-def sent_as(message: Message | None, places: Places) -> int | None:
-    """Return the place of the client's message that one was made of; `places` are by identity."""
+def sent_as(message: Message | None, find: FindPlace) -> int | None:
+    """Return the place of the client's message that one was made of."""
     while message is not None:
-        if id(message) in places:
-            return places[id(message)]
+        if (place := find(id(message))) is not None:
+            return place
         message = message.made_of
     return None
 
@@ -155,7 +156,7 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     if request.messages is incoming.messages or asked_last is None:
         return []
     still = standing(request, incoming)
-    before = set(range(identities(incoming)[id(asked_last)]))
+    before = set(range(identities(incoming)(id(asked_last)) or 0))
     before.difference_update(
         still.places, still.calls, incoming.form.places("system messages", lambda message: message.is_system)
     )

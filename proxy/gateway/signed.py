@@ -362,7 +362,7 @@ def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int
     """
     if (place := places.get(id(message))) is not None:
         return b"%d" % place
-    place = sent_as(message, places)
+    place = sent_as(message, places.get)
     bare = unmarked(message).raw  # marks are no part of what is bound
     if place is None:
         return bare

@@ -109,9 +109,9 @@ class _Walk:
 
     def _maker(self, message: Message) -> str | None:
         """Return the step behind which a message stands that stood nowhere before; None for the client's own."""
-        if id(message) in identities(self._came):
+        if identities(self._came)(id(message)) is not None:
             return None
-        return next((step for step, form in self._stages if id(message) in identities(form)), None)
+        return next((step for step, form in self._stages if identities(form)(id(message)) is not None), None)
 
     def removed(self, start: int, until: int) -> Iterator[MessageChange]:
         """Yield the messages of the client's between two places that left, each with the step that removed it."""

@@ -213,10 +213,10 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
 
 def _handles(came: ChatRequest, sent: ChatRequest) -> list[str]:
     """Return the handles that messages of the chain's name, each once."""
-    own = identities(came)
+    find = identities(came)
 
     def extend(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
-        return (*before, *[handle for each in messages if id(each) not in own for handle in named_handles(each.raw)])
+        return (*before, *[handle for each in messages if find(id(each)) is None for handle in named_handles(each.raw)])
 
     named: tuple[str, ...] = sent.form.fold(("handles", came.form.lineage), (), extend)
     return [*dict.fromkeys(named)]

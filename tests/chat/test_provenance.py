@@ -231,6 +231,6 @@ def test_places_are_those_of_the_request_however_it_has_grown(steps: list[tuple[
                 Message({"role": ("user", "assistant")[n % 2], "content": str(n)}) for n in range(added)
             ]
             made = ChatRequest("m", tuple(talk), folds=folds.begin())
-            places = identities(made)
-            assert {id(each): places.get(id(each)) for each in talk} == {id(each): at for at, each in enumerate(talk)}
-            assert id(Message()) not in places
+            find = identities(made)
+            assert {id(each): find(id(each)) for each in talk} == {id(each): at for at, each in enumerate(talk)}
+            assert find(id(Message())) is None

@@ -148,14 +148,11 @@ async def look_again(window: int, name: str, **fields: Any) -> Outcome:
     return await run(steps, context(request, window=window), strict=True)
 
 
-async def test_nothing_leaves_where_what_refers_to_it_would_be_longer() -> None:
+async def test_what_refers_to_lines_is_neither_longer_nor_on_lines_that_left() -> None:
     outcome = await look_again(8000, "window_history", keep_turns=2, stride=1)
 
     assert [step.verdict for step in outcome.steps] == ["rewrite", "keep"]
     assert "refer to" in outcome.steps[1].why
-
-
-async def test_a_tight_cut_shows_no_note_on_lines_that_left() -> None:
     outcome = await look_again(700, "compress_history")
 
     assert outcome.steps[1].verdict == "rewrite"

@@ -79,7 +79,7 @@ def explain(folder: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
 
 
 class TestExplain:
-    def test_shows_a_table(self, explain: Explain) -> None:
+    def test_shows_a_table_and_what_changed(self, explain: Explain) -> None:
         lines = explain().splitlines()
         figures = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
         known = {"model": "echo", "upstream": "echo", "chain": "default", "wire": "chat", "window": "4,096"}
@@ -89,8 +89,6 @@ class TestExplain:
         verdicts = ["consolidate_system keep", "window_history rewrite", "reject_oversize keep"]
         assert [" ".join(line.split()[:2]) for line in steps[1:4]] == verdicts
         assert "dropped 1 of 3 turns" in steps[2]
-
-    def test_shows_which_messages_changed(self, explain: Explain) -> None:
         assert "- [0] user: say one (38 bytes)\n  2 messages unchanged" in explain("--diff")
 
     def test_speaks_json(self, explain: Explain) -> None:

@@ -34,10 +34,12 @@ def test_where_cuts_fall(conversation: str, sizes: list[int], expected: list[Cut
     assert cuts(conversation, sizes, room(40, 30)) == expected
 
 
-def test_a_cut_that_frees_less_than_an_eighth_between_the_marks_is_not_made() -> None:
+def test_a_cut_that_frees_too_little_is_not_made_and_a_jump_leaves_the_last_exchanges_only() -> None:
     marks = room(100, 20, summary=8)
     assert cuts("u1 a1 u2", [9, 9, 95], marks) == []
     assert cuts("u1 a1 u2", [10, 9, 95], marks) == [Cut(2, 2)]
+    found = cuts("u1 a1 u2 a2 u3 a3 u4", [10] * 6 + [60], room(100, 90, critical=110), keep=2)
+    assert found == [Cut(5, 6)]
 
 
 @pytest.mark.parametrize("refers", [False, True], ids=["results apart", "results that refer to others"])
@@ -56,11 +58,6 @@ def test_a_cut_is_decided_by_what_stood_before_it(refers: bool) -> None:
         there = {place: own for place, own in lines.items() if place < end}
         part = foresee(messages[:end], sizes[:end], born[:end], room(200, 100), 2, there)[0]
         assert part == tuple(cut for cut in whole if cut.at < end)
-
-
-def test_a_jump_over_the_critical_mark_leaves_the_last_exchanges_only() -> None:
-    found = cuts("u1 a1 u2 a2 u3 a3 u4", [10] * 6 + [60], room(100, 90, critical=110), keep=2)
-    assert found == [Cut(5, 6)]
 
 
 def test_a_tight_cut_carries_a_short_opening() -> None:

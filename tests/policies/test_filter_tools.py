@@ -123,11 +123,14 @@ class TestSelect:
         names = await offered(asked("doe het licht uit in de keuken"), FilterTools(keep=4, groups={"lamps": group}))
         assert {*names} == {f"light_{action}" for action in ACTIONS}
 
-    async def test_max_tokens_bounds_the_definitions(self) -> None:
+    async def test_the_definitions_have_a_bound_and_clashing_names_are_both_offered(self) -> None:
         each = len(TOOLS[0].raw) // 4
         names = await offered(asked("delete the alarm"), FilterTools(keep=30, max_tokens=each * 5))
         assert 3 <= len(names) <= 5
         assert "alarm_delete" in names
+        twins = [tool("twin", "One."), tool("twin", "Other.")]
+        request = with_call(asked("delete the alarm", tools=[*TOOLS, *twins]), "twin")
+        assert (await offered(request)).count("twin") == 2
 
     async def test_steps_before_it_may_have_shortened_the_history_and_tools_of_ours_stay(self) -> None:
         whole = asked("delete the alarm", "and so on", "and on")
@@ -138,11 +141,6 @@ class TestSelect:
         decision = rewrite(await POLICY.apply(request.with_tools([*TOOLS, ours]), ctx_of(request)))
         assert decision.request.tools[-3:] == (ours, *OURS)
         assert len(decision.request.tools) == 8 + 3
-
-    async def test_clashing_names_are_both_offered_once_one_was_called(self) -> None:
-        twins = [tool("twin", "One."), tool("twin", "Other.")]
-        request = with_call(asked("delete the alarm", tools=[*TOOLS, *twins]), "twin")
-        assert (await offered(request)).count("twin") == 2
 
 
 class Slow(ToldEmbedder):

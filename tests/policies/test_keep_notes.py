@@ -45,11 +45,15 @@ def cached(request: ChatRequest, minimum: int) -> Context:
     return context(request, model=replace(profile(), cache=CacheRules(read=0.1, minimum=minimum, ttl=300)))
 
 
-async def test_while_the_notes_stand_only_the_tool_is_added() -> None:
+async def test_the_newest_notes_stay_and_while_all_stand_only_the_tool_is_added() -> None:
     request = talk(3, {0: "port 8443"})
     decision = rewrite(await KeepNotes().apply(request, context(request)))
     assert decision.request.messages is request.messages
     assert decision.request.tools == (*request.tools, DEFINITION)
+    request = talk(9, {turn: f"{turn}" + "x" * 190 for turn in range(6)})
+    for tokens, expected in ((200, ["3", "4", "5"]), (400, ["0", "1", "2", "3", "4", "5"])):
+        outcome = await run([window(2), ("keep_notes", KeepNotes(tokens=tokens))], context(request), strict=True)
+        assert [line[2] for line in shown(outcome.request)] == expected
 
 
 async def test_what_left_comes_back_word_for_word_in_the_order_of_time() -> None:
@@ -106,13 +110,6 @@ async def test_a_note_is_left_out_where_another_says_it(said: str, notes: list[s
     decision = rewrite(await KeepNotes().apply(request, context(incoming)))
     standing = shown(decision.request)
     assert (len(standing) if isinstance(left, int) else standing) == left
-
-
-async def test_the_newest_stay_within_the_budget() -> None:
-    request = talk(9, {turn: f"{turn}" + "x" * 190 for turn in range(6)})
-    for tokens, expected in ((200, ["3", "4", "5"]), (400, ["0", "1", "2", "3", "4", "5"])):
-        outcome = await run([window(2), ("keep_notes", KeepNotes(tokens=tokens))], context(request), strict=True)
-        assert [line[2] for line in shown(outcome.request)] == expected
 
 
 async def test_it_is_offered_from_the_first_cached_prompt_and_a_plain_chat_gets_no_tool() -> None:

@@ -103,11 +103,15 @@ async def test_the_passage_that_shares_words_comes_back_word_for_word(question: 
     assert (about.role, asked) == ("user", user(question))
 
 
-async def test_passages_stand_in_the_order_of_time_and_are_none_where_nothing_left() -> None:
+async def test_passages_stand_in_the_order_of_time_and_words_decide_where_vectors_are_missing() -> None:
     said = recalled(await recall("walnuts, Lisbon, Biscuit?", embedder=Vectors(dict.fromkeys(FACTS, 0.5))))
     assert said.index("Biscuit") < said.index("Lisbon") < said.index("walnuts")
     assert await recall("hello", past=()) == Keep("nothing left the context")
     assert await recall("Quetzalcoatl?") == Keep("nothing of what left is asked for")
+    embedder = Vectors(dict.fromkeys([*FACTS, REPLY.strip()]))
+    decision = rewrite(await recall("Where is Lisbon?", embedder=embedder))
+    assert FACTS[2] in recalled(decision)
+    assert decision.why.endswith("by their words")
 
 
 @pytest.mark.parametrize(
@@ -340,13 +344,6 @@ async def test_the_vectors_of_a_message_are_prepared_once_and_never_if_so_set() 
     assert len(embedder.prepared) == 2
     assert not set(embedder.prepared[0]) & set(embedder.prepared[1]) - {"words " * 199 + "words"}
     once.close()
-
-
-async def test_where_vectors_are_missing_words_decide_and_it_says_so() -> None:
-    embedder = Vectors(dict.fromkeys([*FACTS, REPLY.strip()]))
-    decision = rewrite(await recall("Where is Lisbon?", embedder=embedder))
-    assert FACTS[2] in recalled(decision)
-    assert decision.why.endswith("by their words")
 
 
 def remembering(incoming: ChatRequest, store: SqliteStore, **about: Any) -> Context:

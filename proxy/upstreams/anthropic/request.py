@@ -193,36 +193,30 @@ class AnthropicRequest:
 
     def _think(self, body: dict[str, Any]) -> None:
         level, place = self._asked.effort(BUDGETS)
-        if level is None or "thinking" in body:
+        able, thinking = self._able, self._able.thinking
+        if level is None or "thinking" in body or (level == "none" and thinking in ("none", "budget")):
             return
-        able, is_forced = self._able, (body["tool_choice"] or {}).get("type") in ("any", "tool")
-        if level == "none":
-            self._think_least(body, place)
-        elif able.thinking == "none" or (is_forced and able.thinking != "always"):
-            self._ignored.add(place)  # a call can only be demanded of a model that does not think
-        elif able.thinking == "budget":
-            self._think_within(body, level, place)
-        else:
-            if able.thinking == "adaptive":
-                body["thinking"] = {"type": "adaptive"}
-            wanted = LEVELS.index("low" if level == "minimal" else level)
-            nearest = min(able.efforts, key=lambda each: abs(LEVELS.index(each) - wanted))
-            body[OUTPUT_CONFIG] = {"effort": nearest, **body[OUTPUT_CONFIG]}
-
-    def _think_least(self, body: dict[str, Any], place: str) -> None:
-        if self._able.thinking == "always":
+        if level == "none" and thinking == "adaptive":
+            body["thinking"] = {"type": able.least}
+            return
+        # a call can only be demanded of a model that does not think
+        is_forced = (body["tool_choice"] or {}).get("type") in ("any", "tool") and thinking != "always"
+        # a short answer has no room for a budget, and a loop of calls goes on as it began
+        is_short = thinking == "budget" and not (self._limit > LEAST_BUDGET and self._messages.thinks)
+        is_barred = thinking == "none" or is_forced or is_short
+        if is_barred or level == "none":
             self._ignored.add(place)
-            body[OUTPUT_CONFIG] = {"effort": self._able.efforts[0], **body[OUTPUT_CONFIG]}
-        elif self._able.thinking == "adaptive":
-            body["thinking"] = {"type": self._able.least}
-
-    def _think_within(self, body: dict[str, Any], level: str, place: str) -> None:
-        """Set a budget, unless the answer is short or a loop of calls began without thinking."""
-        if self._limit > LEAST_BUDGET and self._messages.thinks:
+        if is_barred:
+            return
+        if thinking == "budget":
             budget = max(LEAST_BUDGET, min(BUDGETS[level], self._limit // 2))
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
-        else:
-            self._ignored.add(place)
+            return
+        if thinking == "adaptive":
+            body["thinking"] = {"type": "adaptive"}
+        wanted = LEVELS.index(level) if level in LEVELS else 0
+        nearest = min(able.efforts, key=lambda each: abs(LEVELS.index(each) - wanted))
+        body[OUTPUT_CONFIG] = {"effort": nearest, **body[OUTPUT_CONFIG]}
 
     def _sample(self, body: dict[str, Any]) -> None:
         thinks = body.get("thinking", {}).get("type") in ("enabled", "adaptive")

@@ -127,12 +127,6 @@ class Ranking(NamedTuple):
     chosen: tuple[RememberedItem, ...]
     facts: dict[str, str | int | float | bool]
 
-    @property
-    def why(self) -> str:
-        """The reasons for which others stay out, as the end of a clause; empty where none does."""
-        reasons = [f"{self.facts[name]} {text}" for name, text in _WHY.items() if self.facts.get(name)]
-        return "".join(f", {each}" for each in reasons) + (", by the fallback" if self.facts.get("fallback") else "")
-
 
 class _Selection(Tail[str]):
     """The memories for one request, by their ids."""
@@ -206,10 +200,12 @@ class _Selection(Tail[str]):
         ranking = ranked(items, self._policy)
         chosen = await self._unsaid(ranking.chosen, asked, subject([item.text for item in remembered.items]))
         facts = {**ranking.facts, "left_superseded": gone, "left_said": len(ranking.chosen) - len(chosen)}
-        why = f", {gone} superseded by newer ones" if gone else ""
+        why = "".join(f", {facts[name]} {text}" for name, text in _WHY.items() if facts.get(name))
+        why += ", by the fallback" if facts.get("fallback") else ""
+        why += f", {gone} superseded by newer ones" if gone else ""
         why += f", {facts['left_said']} stand in the request already" if facts["left_said"] else ""
         facts = {name: each for name, each in facts.items() if each}
-        return Ranking(chosen, facts), f"by {remembered.how}{ranking.why}{why}"
+        return Ranking(chosen, facts), f"by {remembered.how}{why}"
 
     async def _current(self, items: Sequence[RememberedItem], asked: int) -> tuple[tuple[RememberedItem, ...], int]:
         """Return the memories that nothing newer contradicts, and the number of those that something does.

@@ -68,44 +68,35 @@ class _FittingWalk:
         self._done: dict[int, Message] = {}
 
     async def through(self, cuts: Sequence[int]) -> dict[int, Message]:
-        originals = [self._original(place) for place in range(self._head, len(self._messages))]
-        sizes = await self._ctx.tokens.sizes(originals)
+        messages = self._messages[self._head :]
+        if not self._ctx.frozen:
+            messages = tuple(map(self._original, range(self._head, len(self._messages))))
+        sizes = await self._ctx.tokens.sizes(messages)
         before = [0, *accumulate(sizes)]
-        carried = 0
-        if self._ctx.frozen:
-            return await self._behind_fixed(cuts)
+        sent = carried = 0
         for start, end in pairwise(cuts):
-            places = range(self._head + start, self._head + end)
-            is_user = self._messages[places[0]].get("role") == "user"
+            places, tokens = range(self._head + start, self._head + end), before[end] - before[start]
+            is_user = messages[start].get("role") == "user"
             if is_user:
                 self._user, carried = places[0], 0
             past = before[start] - (0 if self._user is None or is_user else sizes[self._user - self._head])
-            # beside a user's message stands what it answers, and what the conversation began with
-            beside = max(self._tools, min(self._least, past)) if is_user else carried
-            budget = self._room.high - min(self._room.summary, past) - beside
-            most = max(self._least, budget)
-            tokens = before[end] - before[start]
-            if tokens > most:
+            most = self._limit(sent, carried, past, is_user=is_user)
+            if tokens > most and places[0] >= self._ctx.frozen:
                 tokens = await self._shorten(places, most)
-            if is_user:
-                carried = tokens
+            sent, carried = sent + tokens, tokens if is_user else carried
         return self._done
 
-    async def _behind_fixed(self, cuts: Sequence[int]) -> dict[int, Message]:
-        """Walk where no earlier message may be cut: results leave room for those to come, a user's message need not."""
-        sizes = await self._ctx.tokens.sizes(self._messages[self._head :])
-        sent = 0
-        for start, end in pairwise(cuts):
-            places = range(self._head + start, self._head + end)
-            tokens, role = sum(sizes[start:end]), self._messages[places[0]].get("role")
-            self._user = places[0] if role == "user" else self._user
-            most = self._room.high
-            if role != "user":
-                most = max(self._least // _PART, (most - sent) // _PART)
-            if places[0] >= self._ctx.frozen and tokens > most:
-                tokens = await self._shorten(places, most)
-            sent += tokens
-        return self._done
+    def _limit(self, sent: int, carried: int, past: int, *, is_user: bool) -> int:
+        """Return the tokens that an exchange may have.
+
+        Where no earlier message may be cut, results leave room for those to come; a user's message need not.
+        """
+        high = self._room.high
+        if self._ctx.frozen:
+            return high if is_user else max(self._least // _PART, (high - sent) // _PART)
+        # beside a user's message stands what it answers, and what the conversation began with
+        beside = max(self._tools, min(self._least, past)) if is_user else carried
+        return max(self._least, high - min(self._room.summary, past) - beside)
 
     def _original(self, place: int) -> Message:
         return self._ctx.incoming.messages[self._theirs[place]] if place in self._theirs else self._messages[place]

@@ -62,15 +62,11 @@ def _shortened(part: str, *, marked: bool, head: int, tail: int) -> str:
         return "\n".join((first, _document(body), last))
     if len(part) <= _SMALL and (marked or head or tail or len(part) <= _OWN):
         return part
-    first, middle, last = parts(part, *_whole_lines(part, head, tail))
-    return "\n".join(one for one in (first, _document(middle.strip("\n")), last) if one) if middle else part
-
-
-def _whole_lines(part: str, head: int, tail: int) -> tuple[int, int]:
-    """Extend the characters of both ends to whole lines that end near by."""
+    # both ends go on to the end of a line near by
     end = part.find("\n", head, head + _NEAR) if head else -1
     start = part.rfind("\n", max(0, len(part) - tail - _NEAR), len(part) - tail) if tail else -1
-    return head if end < 0 else end, tail if start < 0 else len(part) - start - 1
+    first, middle, last = parts(part, max(head, end), tail if start < 0 else len(part) - start - 1)
+    return "\n".join(one for one in (first, _document(middle.strip("\n")), last) if one) if middle else part
 
 
 def _document(text: str) -> str:

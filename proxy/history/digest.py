@@ -353,7 +353,8 @@ def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool, room: int) 
             is_sure = (is_list and not is_part) or any(
                 piece.weight and piece.is_sure and piece.text in told for piece in pieces
             )
-            rank = _answer_rank(asks=asks, is_sure=is_sure, is_listed=bool(few) or is_list)
+            sure, other = (LineRank.FOUND, LineRank.ANSWERED) if asks else (LineRank.SETTLED, LineRank.DONE)
+            rank = sure if is_sure else LineRank.LISTED if few or is_list else other
             rank = min(rank, LineRank.FOUND) if has_all else rank
             rank = min(rank, LineRank.STATED) if turn == 1 else rank
             is_common = not few and not any(piece.weight and piece.shape not in talk.common for piece in pieces)
@@ -362,14 +363,6 @@ def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool, room: int) 
         if rich != short:
             rank = LineRank.RICH_ANSWER if asks else LineRank.RICH
             yield Line(turn, place, rank, f"-> {rich}", True, talk.news[place], beside)
-
-
-def _answer_rank(*, asks: bool, is_sure: bool, is_listed: bool) -> LineRank:
-    if is_sure:
-        return LineRank.FOUND if asks else LineRank.SETTLED
-    if is_listed:
-        return LineRank.LISTED
-    return LineRank.ANSWERED if asks else LineRank.DONE
 
 
 def _points(reading: Reading) -> bool:

@@ -26,10 +26,6 @@ _LONGEST = 300
 Found = Iterator[ValidationError]
 
 
-class _TooMuch(Exception):
-    """The check is given up."""
-
-
 def misfits(schema: Any, arguments: str) -> list[str]:
     """Why arguments, a JSON text, do not fit a schema, in words for the model; empty where they do or may."""
     if not isinstance(schema, Mapping) or len(arguments) > LARGEST:
@@ -50,7 +46,7 @@ def _bounded(kind: Any) -> Any:
     def counted(follow: Any) -> Any:
         def following(validator: Any, target: Any, instance: Any, schema: Any) -> Found:
             if next(left, None) is None:
-                raise _TooMuch
+                raise OverflowError("too many references")
             yield from follow(validator, target, instance, schema)
 
         return following

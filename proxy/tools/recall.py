@@ -1,11 +1,9 @@
 """The internal tool `recall`: how the model gets back what left its context."""
 
 import asyncio
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
 
 from proxy.chat import ChatRequest, Message, Tool, listed
 from proxy.chat.markers import MARKER
@@ -13,6 +11,7 @@ from proxy.compaction.form import weight
 from proxy.context import Archive, Context, Unavailable
 from proxy.policy import ORIGINALS_READ, InternalTool
 from proxy.text import counted
+from proxy.text.json_values import json_object
 from proxy.tools.slicing import LONGEST, Mistake, Part, as_answer, best_passages, origins, part_of, text
 
 MOST_TEXTS = 500
@@ -87,7 +86,7 @@ class Recall(InternalTool):
     async def run(self, arguments: str) -> str:
         """Return the text behind a handle, the part of it that was asked for, or where the words of a query stand."""
         try:
-            asked = _object(arguments)
+            asked = json_object(arguments)
             part, handle, query = Part.of(asked), text(asked, "handle"), text(asked, "query")
             if handle is not None:
                 return await self._read(handle.removeprefix("recall").strip(" \"'`()"), part, query)
@@ -131,13 +130,3 @@ class Recall(InternalTool):
 
     async def _in_thread(self, work: Callable[[], str]) -> str:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-
-def _object(arguments: str) -> Mapping[str, Any]:
-    try:
-        asked = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        raise Mistake(f"The arguments are not valid JSON. {_NEITHER}") from None
-    if not isinstance(asked, dict):
-        raise Mistake(_NEITHER)
-    return asked

@@ -109,8 +109,8 @@ def test_what_is_no_history_is_shown_as_it_is(content: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        pytest.param("{", "The arguments are not valid JSON.", id="no JSON"),
-        pytest.param("[" * 100_000, "The arguments are not valid JSON.", id="too deep"),
+        pytest.param("{", "Give a handle as it stands", id="no JSON"),
+        pytest.param("[" * 100_000, "Give a handle as it stands", id="too deep"),
         pytest.param("[]", "Give a handle", id="no object"),
         pytest.param("", "Give a handle", id="nothing"),
         pytest.param('{"handle": 5}', "handle must be text", id="no text"),

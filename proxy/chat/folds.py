@@ -41,11 +41,12 @@ class Form:
         """The same for a form and for that of the next request that was resumed from it."""
 
     def begins(self, messages: Sequence[Any]) -> bool:
-        """Return whether these messages begin with the settled ones of this form, of which there are some."""
+        """Return whether these messages begin with the settled ones of this form, and go on with an answer to them."""
         own, count = self.messages, self.settled
         # forms of one conversation begin alike for long, and differ in the last message
-        ends_alike = count <= len(messages) and own[count - 1] is messages[count - 1]
-        return ends_alike and all(map(is_, islice(own, count), messages))  # most others differ at once
+        ends_alike = 0 < count < len(messages) and own[count - 1] is messages[count - 1]
+        is_answered = ends_alike and messages[count].get("role") == "assistant"
+        return is_answered and all(map(is_, islice(own, count), messages))  # most others differ at once
 
     def fold(self, name: Hashable, empty: State, extend: Callable[[State, Sequence[Any]], State]) -> State:
         """Return what `extend` makes of all messages, from `empty` on.
@@ -129,7 +130,7 @@ class Folds:
             form = Form(messages, 0, None)
         else:
             for known in self._known:
-                if (before is None or known.settled > before.settled) and known.settled and known.begins(messages):
+                if (before is None or known.settled > before.settled) and known.begins(messages):
                     before = known
             forks = before is not None and self._own.get(id(before.messages)) is before
             settled = max(_settled(messages), 0 if before is None else before.settled)

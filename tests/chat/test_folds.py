@@ -165,3 +165,11 @@ def test_marks_that_move_with_each_request_cost_no_messages_that_stand_far_befor
             assert folds.of(asked(steps, marks)).fold("count", 0, noting) == 2 * steps
         assert read[0] == 20
         assert max(read[1:]) <= most
+
+
+def test_a_form_goes_on_only_where_an_answer_follows_what_it_settled() -> None:
+    talk = tuple(said(ROLES[place % 2], str(place)) for place in range(20))
+    for after, count in (((), 0), ((said("user", "no"),), 0), ((said("assistant", "yes"),), 19), (talk[19:], 19)):
+        folds = Folds()
+        folds.of(talk).settle("read", 1)
+        assert folds.begin().of((*talk[:19], *after)).resume("read", 0) == (count, int(count > 0)), after

@@ -171,7 +171,8 @@ class NativeRequest(ChatRequest):
         if self.messages is not came.messages:
             listed, head = self.names
             system, items = self.grammar.write(self)
-            yield head, system
+            if system is not None or came.system is not None:
+                yield head, system
             yield listed, _changed_list(came.own.get(listed, b"[]"), raws(came.items), items) or b"[]"
         if self.tools is not came.tools:
             yield "tools", _changed_list(came.own.get("tools", b"[]"), self._raws(came.tools), self._raws(self.tools))

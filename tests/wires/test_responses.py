@@ -120,6 +120,12 @@ def test_an_exchange_leaves_whole_and_a_message_of_a_policy_is_written_in_its_pl
     assert found == [AGENT["input"][0], noted, *AGENT["input"][1:]]
 
 
+def test_instructions_of_null_stay_where_messages_change() -> None:
+    request = read({"model": "m", "instructions": None, "input": "Go."})
+    sent = json.loads(request.with_messages([Message({"role": "user", "content": "Stop."})]).encode())
+    assert (sent["instructions"], [item["role"] for item in sent["input"]]) == (None, ["user"])
+
+
 def test_an_attachment_in_a_message_of_a_policy_keeps_its_type() -> None:
     image = {"type": "input_image", "image_url": "https://x.test/wall.png"}
     recalled = Message({"role": "user", "content": [{"type": "text", "text": "As before."}, image]})

@@ -14,7 +14,7 @@ from proxy.http.headers import CREDENTIALS
 from proxy.models.usage import read_usage
 from proxy.state.warnings import Warnings
 from proxy.text.json_values import json_object, json_objects
-from proxy.upstreams.base import Call, Reply, Upstream
+from proxy.upstreams.base import CHAT, Call, Reply, Upstream
 from proxy.upstreams.routing import Route, Routes
 
 Made = TypeVar("Made")
@@ -77,9 +77,17 @@ class SmallModel:
         self, messages: Sequence[Message], most: int, profile: ModelProfile, headers: Mapping[str, str]
     ) -> tuple[str | None, str]:
         """Return the text of a complete answer of at most `most` tokens, or None with `failed` or `unusable`."""
+        route = self._route()
+        # without lone surrogates, which clients make by cutting emoji in half and upstreams reject
+        texts = (message.text.encode(errors="replace").decode() for message in messages)
+        sound = tuple(message.with_changes(content=text) for message, text in zip(messages, texts, strict=True))
+        sent = {"content-type": "application/json", "accept-encoding": "identity", **headers}
         while True:
             fields = self._fields(most)
-            reply = await self._send(messages, fields, profile, headers)
+            request = ChatRequest(route.model, sound, rest=Fields({**fields, "stream": False}))
+            reply = await route.upstream.send(
+                Call(CHAT, route.model, request.encode(), sent, request=request, profile=profile)
+            )
             if (field := _refused_field(reply)) not in fields:
                 break
             self._refused.add(field)
@@ -90,23 +98,6 @@ class SmallModel:
             return None, "unusable" if reply.status in _OF_THE_TEXT else "failed"
         answer = self._answer(reply.body or b"")
         return answer, "answered" if answer is not None else "unusable"
-
-    async def _send(
-        self,
-        messages: Sequence[Message],
-        fields: Mapping[str, float],
-        profile: ModelProfile,
-        headers: Mapping[str, str],
-    ) -> Reply:
-        route = self._route()
-        # without lone surrogates, which clients make by cutting emoji in half and upstreams reject
-        texts = (message.text.encode(errors="replace").decode() for message in messages)
-        sound = tuple(message.with_changes(content=text) for message, text in zip(messages, texts, strict=True))
-        request = ChatRequest(route.model, sound, rest=Fields({**fields, "stream": False}))
-        sent = {"content-type": "application/json", "accept-encoding": "identity", **headers}
-        return await route.upstream.send(
-            Call("/chat/completions", route.model, request.encode(), sent, request=request, profile=profile)
-        )
 
     def _fields(self, most: int) -> dict[str, float]:
         limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"

@@ -72,7 +72,7 @@ class CompactToolResults(Policy):
         known_end, messages = len(walked.messages), list[Message]()
         counts, before = Counter(walked.counts), walked.before
         groups = list(_groups(request.messages[known_end:]))
-        keys = list(_keys(groups, walked))
+        keys = list(_keys(groups, walked, self.over))
         known = [*map(_of_plain, groups, await _known(keys, ctx))]
         with suppress(TimeoutError):  # what was settled is sent so, whatever the clock says
             async with self._limit(ctx) if None in known else nullcontext():
@@ -172,14 +172,17 @@ class _Walked(NamedTuple):
     """As they are sent."""
 
 
-def _keys(groups: Sequence[Sequence[Message]], walked: _Walked) -> Iterator[_Key]:
-    """Yield a key for each group that no earlier request settled."""
+def _keys(groups: Sequence[Sequence[Message]], walked: _Walked, over: int) -> Iterator[_Key]:
+    """Yield a key for each group that no earlier request settled: the same, read or not, for one without large texts.
+
+    No text is sent in a longer form than it came in.
+    """
     before, size, last = walked.hash, walked.bytes, len(groups) - 1
     for place, group in enumerate(groups):
         raws = [message.raw for message in group]
         size += sum(map(len, raws))
         before = hash((before, *map(hash, raws)))
-        yield _Key("compact_tool_results", before, size, place < last)
+        yield _Key("compact_tool_results", before, size, place < last and max(map(len, raws)) > over)
 
 
 async def _known(keys: Sequence[_Key], ctx: Context) -> list[SentExchange | None]:

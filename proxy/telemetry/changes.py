@@ -78,7 +78,7 @@ async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: 
     if gone := [*walk.removed(listing.furthest + 1, len(came.messages))]:
         listing = listing.with_entries(listing.end, gone)
     entries = listing.short[:MOST] or listing.entries
-    return [{**vars(each)} for each in entries]
+    return [*map(vars, entries)]
 
 
 class _Walk:

@@ -43,7 +43,7 @@ _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:
 _NAMED = re.compile(
     r"^[ \t]*(?:export |public |private |static |async |pub |default )*(?:def|class|function|fn|func|interface|struct"
     r"|enum|type|const|let|var|CREATE (?:OR REPLACE )?(?:TABLE|VIEW|FUNCTION))[ \t]+([\w.$]+)"
-    r"|^[#/ ]+([\w-]+\.\w{1,4})$",
+    r"|^ {0,4}[#/;]{1,3} {0,2}(?=\w)([\w./-]{1,120}\.\w{1,10})$",
     re.MULTILINE | re.IGNORECASE,
 )
 """Definitions in code, or the file that its first comment names."""

@@ -406,6 +406,14 @@ def test_result_that_its_client_marks_as_failed_has_failed_in_whatever_words(tex
     assert read(made.with_changes(is_error=False)).failure == read(made).failure
 
 
+@pytest.mark.parametrize("name", ["booking.service", "src/app/main.py", "k8s/web.deployment.yaml"])
+@pytest.mark.parametrize("sign", ["# ", "// ", "; "])
+def test_code_is_named_by_the_file_in_its_first_comment(sign: str, name: str) -> None:
+    code = "\n".join(f"row {n} is set" for n in range(40))
+    (_, shown) = digest(*exchange("Write it.", f"```\n{sign}{name}\n{code}\n```\n"))
+    assert shown == f"-> [code: {name}, 41 lines]"
+
+
 def test_an_abbreviation_ends_no_sentence_of_an_answer() -> None:
     notice = (
         "We move on 14 May, as you know by now. " * 5 + "Dr. Jansen stands in, tel. 0221 5550147. That is all. " * 2

@@ -17,7 +17,6 @@ from proxy.text.json_values import Pairs, rendered
 _OUTLINE = 3
 """The outline takes at least this part of the room, and what the passages leave."""
 _MOST = 6
-_FURTHER = 2
 _NEAR = 0.5
 """A passage is shown that has at least this share of the best one's score."""
 _LACKING = 0.2
@@ -60,8 +59,8 @@ def _chosen(pieces: Sequence[Piece], queries: Sequence[str], room: int, outline:
     hidden = [piece for piece in pieces if piece.text not in outline]
     words = index(f"{piece.label} {piece.text}" for piece in hidden)
     chosen: set[int] = set()
-    for place, query in enumerate(queries):
-        for at in _best(words, hidden, query)[: _FURTHER if place else _MOST]:
+    for query in queries:
+        for at in _best(words, hidden, query):
             if at not in chosen and len(hidden[at].text) <= room:
                 chosen.add(at)
                 room -= len(hidden[at].text) + len(hidden[at].label) + 4

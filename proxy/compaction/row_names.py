@@ -6,7 +6,6 @@ from functools import cache, partial
 
 from proxy.compaction.cut_json import json_value
 from proxy.compaction.envelopes import unwrapped
-from proxy.compaction.identifiers import is_identifier
 from proxy.compaction.pieces import depth_of, sampled
 from proxy.compaction.rare_lines import MANY_ROWS
 
@@ -58,7 +57,7 @@ def namers(texts: Sequence[str]) -> tuple[Namer | None, Namer | None, float]:
             else _HITS_BELOW
         )
         return _namer(hit), _namer(partial(_alone, lambda row: (hit(row) or ("",))[0])), part
-    columns: list[Callable[[str], str]] = [_last_path, *_CELLS, _last_word]
+    columns: list[Callable[[str], str]] = [_last_path, *_CELLS]
     for name in columns if sample else ():
         names = [*filter(None, map(name, sample))]
         numbers = [int(one) for one in names if one.isdecimal()]
@@ -123,11 +122,6 @@ def _cell(place: int, text: str) -> str:
 
 
 _CELLS: list[Callable[[str], str]] = [partial(_cell, place) for place in range(3)]
-
-
-def _last_word(text: str) -> str:
-    last = (text[-2 * _LONGEST_NAME :].split() or [""])[-1]
-    return last if _NAME.fullmatch(last) and is_identifier(last) and not last.isdigit() else ""
 
 
 def _last_path(text: str) -> str:

@@ -30,6 +30,8 @@ _SURE = 0.985
 offered where some stand out, many where none does, as for requests in a language that the model does not know."""
 _REQUESTS, _GROWTH = 11, 150
 """For how many requests a conversation is expected to go on, when it begins, and by how many tokens each."""
+_SPENT = 7 / 8
+"""The part of what was saved that a change may cost: counts are estimates, and a conversation may end right behind."""
 _WORTH = 0.9
 """The part of the definitions that is left at most where tools are left out: less is not worth a search."""
 _ABOUT = 0.25
@@ -228,7 +230,7 @@ class Offer:
         if self._limits.is_forced:
             return True
         if self.chosen is not None:
-            return self._saved + self._gain(new, sent, talk) >= 0
+            return _SPENT * self._saved + self._gain(new, sent, talk) >= 0
         if self._block(new) > _WORTH * self._all:
             return False
         return len(new) <= len(self._pinned) or self._gain(new, sent, talk, _REQUESTS) >= 0

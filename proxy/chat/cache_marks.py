@@ -5,7 +5,7 @@ then the system prompt, then messages (Anthropic's documentation, prompt caching
 OpenAI's parts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from proxy.chat import ROLES, ChatRequest, Message, Tool
@@ -18,7 +18,11 @@ MOST = 4
 
 def find_marks(request: ChatRequest) -> list[Mapping[str, Any]]:
     """Return the marks that a client set itself: on tools, on messages and their parts, or for the whole request."""
-    return [mark for holder in _holders(request) if isinstance(mark := holder.get(FIELD), Mapping)]
+    holders: list[Mapping[str, Any]] = [request.rest, *request.tools]
+    for message in request.messages:
+        parts = () if isinstance(message.get("content"), str) else message.parts
+        holders += [message, *(part for part in parts if isinstance(part, Mapping))]
+    return [mark for holder in holders if isinstance(mark := holder.get(FIELD), Mapping)]
 
 
 def markable(message: Message) -> bool:
@@ -61,12 +65,3 @@ def unmarked(message: Message) -> Message:
 def _marked(message: Message, control: Mapping[str, Any]) -> Message:
     *others, last = message.parts
     return message.with_changes(content=[*others, {**last, FIELD: control}])
-
-
-def _holders(request: ChatRequest) -> Iterator[Mapping[str, Any]]:
-    yield request.rest
-    yield from request.tools
-    for message in request.messages:
-        yield message
-        if not isinstance(message.get("content"), str):
-            yield from (part for part in message.parts if isinstance(part, Mapping))

@@ -106,11 +106,11 @@ def _is_made_of(message: Message, original: Message) -> bool:
 
 def last_user(request: ChatRequest) -> Message | None:
     """Return the newest message of the user's; None without one."""
-    return request.form.fold("last user message", None, _newest_user)
 
+    def newest(before: Message | None, messages: Sequence[Message]) -> Message | None:
+        return next((message for message in reversed(messages) if message.get("role") == "user"), before)
 
-def _newest_user(before: Message | None, messages: Sequence[Message]) -> Message | None:
-    return next((message for message in reversed(messages) if message.get("role") == "user"), before)
+    return request.form.fold("last user message", None, newest)
 
 
 def _unread_results(messages: Sequence[Message]) -> list[str]:

@@ -175,11 +175,6 @@ class Chosen:
         return guards(self.steps)
 
     @cached_property
-    def may_guard(self) -> bool:
-        """True if a step is a guard, be it one that only observes."""
-        return any(policy.is_guard for _, policy in self.steps)
-
-    @cached_property
     def needs(self) -> frozenset[Need]:
         """The services that its steps work with; a step finds no other in its context."""
         return frozenset().union(*(policy.needs for _, policy in self.steps))
@@ -328,11 +323,15 @@ class Preparation:
         options = _asking(route, request.rest.get("stream_options")) if is_chat and request.stream else None
         if options is not None:
             request = request.with_field("stream_options", options)
+        headers = _headers(chosen.guards, asked)
+        if _EDITS in request.rest and _EDITS not in done.sent.rest:  # a step has asked for edits of the provider
+            betas = filter(None, (headers.get("anthropic-beta"), _BETA))
+            headers = {**headers, "anthropic-beta": ",".join(betas)}
         call = Call(
             body.path,
             route.model,
             b"" if done.outcome.is_emptied else body.raw if request is done.sent else request.encode(),
-            _with_betas(_headers(chosen.guards, asked), request, done.sent),
+            headers,
             query=asked.query,
             request=request,
             profile=done.ctx.model,
@@ -392,7 +391,8 @@ class Preparation:
         tokens, once = services.tokens.bind(who, profile), services.once.bind(who)
         archive, memo = services.archives.bind(who, outage), services.memos.bind(who, outage)
         corrections = services.corrections.bind(who, chosen.observers, outage) if chosen.observers else None
-        secret = await memo.settle("placeholders", token_hex()) if chosen.may_guard else ""
+        may_guard = any(policy.is_guard for _, policy in chosen.steps)  # be it one that only observes
+        secret = await memo.settle("placeholders", token_hex()) if may_guard else ""
         ctx = Context(
             incoming=incoming,
             model=profile,
@@ -492,17 +492,12 @@ def _headers(guarding: Sequence[tuple[str, Guard]], asked: Asked) -> Mapping[str
     return headers
 
 
-def _with_betas(headers: Mapping[str, str], request: ChatRequest, sent: ChatRequest) -> Mapping[str, str]:
-    """Return the headers with the name of Anthropic's beta for edits that a step has asked for."""
-    if _EDITS not in request.rest or _EDITS in sent.rest:
-        return headers
-    return {**headers, "anthropic-beta": ",".join(filter(None, (headers.get("anthropic-beta"), _BETA)))}
-
-
 async def _untouched(body: Body, route: Route, asked: Asked) -> Call:
     """Return the call that an empty chain makes: the client's bytes, but for another name of the model."""
     body.check_messages()
-    body = await _untagged(body)
+    if body.holds(TAG.encode()):  # tags of tasks are for Penstock alone
+        request = await do_sized(len(body.raw), body.parse)
+        body = body if (bare := untagged(request)) is request else type(body)(bare.encode())
     changes: dict[str, Any] = {} if body.model == route.model else {"model": route.model}
     options = _asking(route, body.get("stream_options")) if body.wire == CHAT_WIRE and body.stream else None
     if options is not None:
@@ -512,15 +507,6 @@ async def _untouched(body: Body, route: Route, asked: Asked) -> Call:
     return Call(
         body.path, route.model, raw, headers, query=asked.query, profile=route.profile, hide_usage=options is not None
     )
-
-
-async def _untagged(body: Body) -> Body:
-    """Return the body without the tags of tasks, which are for Penstock alone."""
-    if not body.holds(TAG.encode()):
-        return body
-    request = await do_sized(len(body.raw), body.parse)
-    bare = untagged(request)
-    return body if bare is request else type(body)(bare.encode())
 
 
 def _asking(route: Route, options: Any) -> dict[str, Any] | None:

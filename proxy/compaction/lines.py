@@ -188,7 +188,7 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     heads = [place for place in full if place in above or _HEADING.match(lines[place].text[:200])]
     if 2 * len(heads) < len(full):
         yield 0.6, sorted(heads, key=lambda at: lines[at].depth)
-    yield 0.3, _spread([at for at in full if at and lines[at - 1].is_blank and _WORD.search(lines[at].text)])
+    yield 0.3, [at for at in full if at and lines[at - 1].is_blank and _WORD.search(lines[at].text)]
     yield 0.9, _dense(lines, full)
     yield 1, full
 
@@ -226,16 +226,6 @@ def _is_named(
             return True
         above = parents[above]
     return False
-
-
-def _spread(places: Sequence[int]) -> Iterator[int]:
-    """Yield places in an order in which any beginning has places of all parts."""
-    step = 1 << max(0, len(places) - 1).bit_length()
-    if places:
-        yield places[0]
-    while step > 1:
-        yield from places[step // 2 :: step]
-        step //= 2
 
 
 def _dense(lines: Sequence[TextLine], full: Sequence[int]) -> list[int]:

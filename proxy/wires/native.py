@@ -112,7 +112,7 @@ class Grammar(NamedTuple):
 
     def read_tool(self, item: JsonObject) -> Tool:
         """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-        return item.derive("tool", partial(self._tool, item))
+        return item.derive(("tool", self.schema), partial(self._tool, item))
 
     def _tool(self, item: JsonObject) -> Tool:
         if not self.is_function(item):
@@ -212,7 +212,7 @@ class NativeBody(Body):
         tools: tuple[Tool, ...] = ()
         if self._has("tools"):
             items = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, self.earlier).items
-            tools = items.derive("tools", lambda: listed(map(kind.grammar.read_tool, items)))
+            tools = items.derive(("tools", kind), lambda: listed(map(kind.grammar.read_tool, items)))
         rest = self._rest(("model", *kind.names, *(("tools",) if tools else ())), kind.grammar.read_field)
         messages = listed(kind.grammar.views((*system, *parsed.items)))
         first = system[0] if system else None

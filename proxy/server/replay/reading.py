@@ -168,12 +168,14 @@ def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
     """Return a row with the whole conversation in its request, also where the vendor had the beginning of it."""
     body, response = row["request"], row.get("response")
     name, listed = _listed(body)
-    whole = body.get("conversation")
+    thread, whole = body.get("thread") or {}, body.get("conversation")
     whole = whole.get("id") if isinstance(whole, dict) else whole
-    before = body.get("previous_response_id") or whole
+    before = body.get("previous_response_id") or thread.get("previous_message_id") or whole
     if before in stored:
         listed = [*stored[before], *listed]
-        bare = {key: value for key, value in body.items() if key not in ("previous_response_id", "conversation")}
+        bare = {
+            key: value for key, value in body.items() if key not in ("previous_response_id", "conversation", "thread")
+        }
         row = {**row, "request": {**bare, name: listed}}
     if isinstance(response, dict) and isinstance(response.get("id"), str):
         stored |= {id: [*listed, *_output_of(response)] for id in (response["id"], whole) if id}

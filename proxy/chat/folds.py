@@ -144,7 +144,7 @@ class Folds:
 
 
 def _settled(messages: Sequence[Any]) -> int:
-    """Count the messages before the last assistant message; all of them if none is the assistant's.
+    """Count the messages before the last assistant message; all of a few if none is the assistant's.
 
     Clients move their marks for a provider's cache with each request: no marked message near the end is counted.
     """
@@ -158,4 +158,4 @@ def _settled(messages: Sequence[Any]) -> int:
             answers += 1
             if answers == _ANSWERS:
                 break
-    return len(messages) if not answers else settled or 0
+    return len(messages) if not answers and len(messages) <= _SEARCHED else settled or 0

@@ -173,3 +173,10 @@ def test_a_form_goes_on_only_where_an_answer_follows_what_it_settled() -> None:
         folds = Folds()
         folds.of(talk).settle("read", 1)
         assert folds.begin().of((*talk[:19], *after)).resume("read", 0) == (count, int(count > 0)), after
+
+
+def test_an_answer_far_before_many_results_is_not_taken_for_none() -> None:
+    talk = (said("user", "all"), said("assistant", "calls"), *(said("tool", str(place)) for place in range(300)))
+    folds = Folds()
+    folds.of(talk).settle("read", 1)
+    assert folds.begin().of((*talk, said("assistant", "done"), said("user", "more"))).resume("read", 0) == (0, 0)

@@ -154,7 +154,7 @@ class _OneWrite:
             self._head = data
         else:
             cycle.transport = self._transport
-            self._transport.writelines((self._head, data) if self._head else (data,))
+            self._transport.write(self._head + data)
 
     def close(self) -> None:
         self._transport.write(self._head)

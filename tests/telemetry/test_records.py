@@ -241,7 +241,7 @@ async def test_rows_without_a_write_are_told(caplog: pytest.LogCaptureFixture, m
     for n in range(3):
         records.add(made(f"{n}"))
     await records.aclose()
-    (lost,) = [vars(each)["fields"] for each in caplog.records if each.levelname == "ERROR"]
+    (lost,) = [vars(each)["fields"] for each in caplog.records if each.name == "penstock.records"]
     assert lost == {"requests": 3}
 
 

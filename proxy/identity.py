@@ -23,7 +23,6 @@ from typing import Any, Literal
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, Message, encode
 from proxy.chat.cache_marks import unmarked
-from proxy.chat.wire import last_user
 from proxy.context import Identity
 
 ANONYMOUS = Identity(tenant="anonymous")
@@ -107,7 +106,7 @@ def _opening(request: ChatRequest) -> bytes:
 
 
 def _tagged(request: ChatRequest | None) -> str:
-    text = None if request is None else last_user(request)
+    text = None if request is None else request.last_user_message
     return "" if text is None else tag_of(text)
 
 

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from proxy.chat import ChatRequest
 from proxy.chat.wire import flaws
 from proxy.context import Context
+from proxy.gateway.relay import counts_header, findings_header, server_timing
 from proxy.policy import Decision, Keep, Policy, When
-from proxy.step import Step, Verdict, counts_header, findings_header, server_timing
+from proxy.step import Step, Verdict
 from proxy.testing import CharTokens, chat, context, message, script, tool
 
 

@@ -20,10 +20,9 @@ from proxy.access.callers import Caller
 from proxy.access.limits import Admission
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, Overloaded
-from proxy.chat.parse import Body
+from proxy.chat.parse import Body, do_sized
 from proxy.chat.sse import ByteStream
 from proxy.http.headers import Headers, request_id, retry_after
-from proxy.state.threads import do_sized
 from proxy.telemetry.observation import Observation
 
 _PROCESSING = b"openai-processing-ms"

@@ -432,6 +432,13 @@ class ChatRequest:
         return self.folds.of(self.messages)
 
     @property
+    def last_user_message(self) -> Message | None:
+        def newest(before: Message | None, messages: Sequence[Message]) -> Message | None:
+            return next((message for message in reversed(messages) if message.get("role") == "user"), before)
+
+        return self.form.fold("last user message", None, newest)
+
+    @property
     def size(self) -> int:
         return sum(map(len, (*raws(self.messages), *raws(self.tools), *map(self.rest.raw, self.rest))))
 

@@ -7,11 +7,12 @@ Every value of a body costs memory and time once it is parsed: a megabyte of emp
 large body is scanned first, in pieces, so that other threads run meanwhile.
 """
 
+import asyncio
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from itertools import accumulate
-from typing import Any, ClassVar, Generic, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 import orjson
@@ -56,6 +57,13 @@ DEEP = f"it is nested more than {MOST_DEPTH} levels deep"
 _PIECE = 64 * 1024
 _VALUES = b",[{"
 """A sign of each value, besides those in texts."""
+
+Result = TypeVar("Result")
+
+
+async def do_sized(size: int, job: Callable[[], Result]) -> Result:
+    """Do a job that takes a few milliseconds for each megabyte; one of many bytes in a thread."""
+    return job() if size <= SMALL else await asyncio.to_thread(job)
 
 
 class ParsedList(Generic[Item]):

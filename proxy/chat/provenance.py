@@ -11,7 +11,6 @@ from typing import NamedTuple
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened, is_to_fit
 from proxy.chat.texts import texts_of
-from proxy.chat.wire import last_user
 
 Places = Mapping[int, int]
 FindPlace = Callable[[int], int | None]
@@ -152,7 +151,7 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     A tool result that stands there in another form has left, too, and so has a user's message in a short one, but not
     one in which something was marked, and no call.
     """
-    asked_last = last_user(incoming)
+    asked_last = incoming.last_user_message
     if request.messages is incoming.messages or asked_last is None:
         return []
     still = standing(request, incoming)

@@ -31,8 +31,8 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
     broken = set(flaws(after))
     if broken:
         broken -= flaws(before)
-    said = last_user(before)
-    if said is not None and said is not last_user(after) and said not in after.messages:
+    said = before.last_user_message
+    if said is not None and said is not after.last_user_message and said not in after.messages:
         if not changes_last_user_message:
             broken.add("the last user message was changed or lost")
         elif not any(_is_made_of(each, said) for each in reversed(after.messages)):
@@ -102,15 +102,6 @@ def _is_made_of(message: Message, original: Message) -> bool:
     while made_of is not None and made_of is not original:
         made_of = made_of.made_of
     return made_of is original and message.get("role") == original.get("role")
-
-
-def last_user(request: ChatRequest) -> Message | None:
-    """Return the newest message of the user's; None without one."""
-
-    def newest(before: Message | None, messages: Sequence[Message]) -> Message | None:
-        return next((message for message in reversed(messages) if message.get("role") == "user"), before)
-
-    return request.form.fold("last user message", None, newest)
 
 
 def _unread_results(messages: Sequence[Message]) -> list[str]:

@@ -9,7 +9,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -17,15 +16,14 @@ import orjson
 
 from proxy.chat import CONTROL, OPAQUE, ChatRequest, Fields, Message, Tool, called_name, with_fields
 from proxy.chat.errors import BadRequest, Unanswered
+from proxy.chat.parse import do_sized
 from proxy.chat.reasoning import AS_TEXT
 from proxy.chat.sse import ByteStream, EventSplitter, encoded_event, event_data, read_event
 from proxy.models.usage import Usage, read_usage
-from proxy.state.threads import do_sized
 from proxy.text.tables import table
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import STREAM_HEADERS, nonsense, parsed
 from proxy.upstreams.refusal import refusal_in
-from proxy.upstreams.routing import Route
 from proxy.wires import WIRES
 from proxy.wires.messages import STOPS
 from proxy.wires.native import MALFORMED, parsed_arguments, plain
@@ -297,13 +295,6 @@ _MALFORMED = (AttributeError, KeyError, TypeError)
 
 _OWN_LIMIT = "api.openai.com"
 """The server whose newer models take no `max_tokens`."""
-
-
-def bridged(route: Route, wire: str) -> Route:
-    """Return a route whose upstream speaks a wire: the same one where it does by itself."""
-    if wire in route.upstream.abilities.speaks:
-        return route
-    return replace(route, upstream=BridgedUpstream(route.upstream, wire))
 
 
 class BridgedUpstream:

@@ -25,11 +25,10 @@ from proxy.chat.errors import (
     UpstreamFailed,
     error_body,
 )
-from proxy.chat.parse import Body
+from proxy.chat.parse import Body, do_sized
 from proxy.chat.reasoning import REASONING_FIELDS
 from proxy.chat.sse import ByteStream
 from proxy.http.headers import impersonal, relayed
-from proxy.state.threads import do_sized
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import Overflow, error_in, find_overflow, openai_body, read_refusal, status_of

@@ -13,20 +13,18 @@ from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.chat import encode
 from proxy.chat.errors import OVERFLOW, NotInTime, NotKept, PenstockError, Rejected
-from proxy.chat.parse import Body
+from proxy.chat.parse import Body, do_sized
 from proxy.config.settings import Settings
 from proxy.gateway import loop
-from proxy.gateway.bridge import bridged
+from proxy.gateway.bridge import BridgedUpstream
 from proxy.gateway.fallback import Attempts
 from proxy.gateway.pilot import Pilot
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
-from proxy.gateway.relay import Observer, Observers, relay
+from proxy.gateway.relay import Observer, Observers, counts_header, findings_header, relay, server_timing
 from proxy.gateway.saving import Saving
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
 from proxy.state.cache import TenantCache
-from proxy.state.threads import do_sized
-from proxy.step import counts_header, findings_header, server_timing
 from proxy.telemetry.record import Rewriting
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.routing import Route, Routes
@@ -63,7 +61,7 @@ class Pipeline:
             route = self._routes.of(body.model, http.caller.may_use)
             attempts = Attempts(self._routes, route, http, body)
             for tried in attempts:
-                route = bridged(tried, body.wire)
+                route = _speaking(tried, body.wire)
                 try:
                     prepared = await self._prepare(body, route, http, may_choose_model=not attempts.has_chosen)
                     if prepared.chosen is not None:
@@ -92,7 +90,7 @@ class Pipeline:
                 self._routes.of(body.model, http.caller.may_use),
                 Asked(http.headers, http.caller, http.query),
             )
-            route = bridged(spoken, body.wire)
+            route = _speaking(spoken, body.wire)
             prepared = await self._preparation.prepare(body, route, self._choose(route, asked, http), asked)
             call, done = prepared.call, prepared.rewritten
             if done is not None and done.outcome.is_emptied and (rejected := done.outcome.rejected) is not None:
@@ -175,6 +173,12 @@ class Pipeline:
             named=route.named,
         )
         return chosen
+
+
+def _speaking(route: Route, wire: str) -> Route:
+    """Return a route whose upstream speaks a wire: the same one where it does by itself."""
+    upstream = route.upstream
+    return route if wire in upstream.abilities.speaks else replace(route, upstream=BridgedUpstream(upstream, wire))
 
 
 def _tell(done: Rewritten, http: Exchange) -> None:

@@ -20,14 +20,14 @@ from proxy.access.callers import Caller
 from proxy.chat import ChatRequest, Message, listed
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
-from proxy.chat.parse import Body, ParsedList
+from proxy.chat.parse import Body, ParsedList, do_sized
 from proxy.chat.reasoning import SIGNS, signed_places
 from proxy.config.settings import BYPASS, Chain, Settings
 from proxy.context import Conditions, Context, ContextServices, Identity, ModelProfile, Outage
 from proxy.economics import UNCACHED
 from proxy.gateway import signed
 from proxy.gateway.answer_notes import BoundCorrections, CorrectionService
-from proxy.gateway.chain import Outcome, guards, with_guards
+from proxy.gateway.chain import Outcome, guards, run, with_guards
 from proxy.gateway.hidden import Hidden, HiddenParts, Record, Settle, digest
 from proxy.gateway.relay import Observer
 from proxy.gateway.signed import Prefixes, Settled, SignedAnswer
@@ -52,7 +52,7 @@ from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import Cache, OnceService, TenantCache
 from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
-from proxy.state.threads import Threads, do_sized
+from proxy.state.threads import Threads
 from proxy.upstreams.base import Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
@@ -407,7 +407,10 @@ class Preparation:
             outage=outage,
         )
         try:
-            outcome, settle = await signed.run(chosen.steps, ctx, Settled(services.prefixes, scope, outage))
+            if profile.binds_reasoning:
+                outcome, settle = await signed.run(chosen.steps, ctx, Settled(services.prefixes, scope, outage))
+            else:
+                outcome, settle = await run(chosen.steps, ctx), None
         except asyncio.CancelledError:  # the client has left; what a late step has begun goes on, for the next try
             once.give_up()
             raise

@@ -65,10 +65,8 @@ _WORTH = 0.75
 async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, Settle | None]:
     """Run a chain over `ctx.incoming`. Also return what stores what it made of it for the requests that follow.
 
-    That is to be called where the answer has signed reasoning; None where no answer to this request can have any.
+    That is to be called where the answer has signed reasoning; None where there will be no answer to this request.
     """
-    if not ctx.model.binds_reasoning:
-        return await chain.run(steps, ctx), None
     defining = [*takewhile(lambda step: step[1].defines_conversation, steps)]
     if not signed_places(ctx.incoming):
         outcome = await chain.run(steps, ctx)

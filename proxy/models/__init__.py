@@ -17,7 +17,7 @@ import msgspec
 
 from proxy.config.settings import ModelSettings
 from proxy.context import CacheRules, ModelProfile, Prices
-from proxy.models.encodings import canonical_encoding
+from proxy.models.encodings import ALIASES
 from proxy.models.families import canonical
 from proxy.text.json_values import json_object
 
@@ -265,6 +265,7 @@ def _profile(name: str, facts: Mapping[str, Any]) -> ModelProfile:
     known["max_output"] = min(known.get("max_output") or window, window)
     usual, reserve = _usual_reserve(window, known["max_output"]), known.get("reserve")
     known["reserve"] = usual if reserve is None else min(reserve, window - 1)
-    known["encoding"] = canonical_encoding(known.get("encoding", "o200k_base"))
+    encoding = known.get("encoding", "o200k_base")
+    known["encoding"] = ALIASES.get(encoding, encoding)  # equal ones share memory and counts
     known["name"] = name
     return ModelProfile(**known)

@@ -23,22 +23,15 @@ LONGEST_PIECE = 100_000
 VOCABULARIES: dict[str, dict[str, Any]] = table("vocabularies")
 """OpenAI's published vocabularies: the file of each, its SHA-256, and the pattern that cuts text into pieces."""
 
+SHIPPED = frozenset({*VOCABULARIES, "chars"})
+"""The encodings that ship with the package; others are the operator's files, and 8 times slower."""
+
 ALIASES = {"o200k_harmony": "o200k_base"}
 """Encodings that differ from another one only in special tokens, which text of users never holds."""
 
 
 LENT = "o200k_base"
 """The vocabulary for models without a published tokenizer."""
-
-
-def canonical_encoding(name: str) -> str:
-    """Return the encoding under which equal ones share memory and counts."""
-    return ALIASES.get(name, name)
-
-
-def ships(name: str) -> bool:
-    """Return whether an encoding ships with the package; others are the operator's files, and 8 times slower."""
-    return canonical_encoding(name) in VOCABULARIES or name == "chars"
 
 
 def characters(text: str) -> int:
@@ -51,7 +44,7 @@ def load_encoder(name: str) -> Encoder:
 
     Raise `LookupError` for an unknown name, `ValueError` for a damaged file, and whatever a tokenizer library raises.
     """
-    name = canonical_encoding(name)
+    name = ALIASES.get(name, name)
     if name == "chars":
         return characters
     if name in VOCABULARIES:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool, listed
 from proxy.context import Identity, ModelProfile, TokenCount
 from proxy.models.counting import REPLY_FRAME, Tally, count_tool
-from proxy.models.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
+from proxy.models.encodings import ALIASES, SHIPPED, Encoder, characters, load_encoder
 from proxy.models.families import Family, family
 from proxy.state.cache import REMEMBERED, Cache, SharedLimit
 from proxy.state.threads import Lanes
@@ -42,8 +42,9 @@ class TokenService:
         self.memo: Cache[int, int] = Cache(limit)
         self._load = load
         self._loading = Lock()
-        self._encoders: dict[str, Encoder] = {}
-        self._failed: set[str] = set()
+        self.encoders: dict[str, Encoder] = {}
+        self.failed: set[str] = set()
+        """The encodings that could not be loaded: characters are counted in their place."""
         self.lanes = Lanes("tokens")
 
     def bind(self, who: Identity, profile: ModelProfile) -> "BoundTokens":
@@ -60,28 +61,21 @@ class TokenService:
     def close(self) -> None:
         self.lanes.close()
 
-    def is_loaded(self, encoding: str) -> bool:
-        return canonical_encoding(encoding) in self._encoders
-
-    def failed(self, encoding: str) -> bool:
-        """Return whether this encoding could not be loaded, so that characters are counted in its place."""
-        return canonical_encoding(encoding) in self._failed
-
     def encoder(self, encoding: str) -> Encoder:
         """Return the encoder of a name, loaded once. Blocks while it loads: call it in a thread. It never raises."""
-        name = canonical_encoding(encoding)
-        found = self._encoders.get(name)
+        name = ALIASES.get(encoding, encoding)
+        found = self.encoders.get(name)
         if found is not None:  # without the lock: the event loop must not wait while another vocabulary is loaded
             return found
         with self._loading:
-            if name not in self._encoders:
+            if name not in self.encoders:
                 try:
-                    self._encoders[name] = self._load(name)
+                    self.encoders[name] = self._load(name)
                 except Exception as error:  # whatever a file or a library has wrong, requests go on
                     logger.warning("no tokenizer %r, counting four characters as a token: %s", name, error)
-                    self._failed.add(name)
-                    self._encoders[name] = characters
-            return self._encoders[name]
+                    self.failed.add(name)
+                    self.encoders[name] = characters
+            return self.encoders[name]
 
     async def run(self, tenant: str, size: int, work: Callable[[], list[int]]) -> list[int]:
         work_time = current_work()
@@ -95,12 +89,12 @@ class BoundTokens:
     def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
         self._service = service
         self._profile = profile
-        encoding = canonical_encoding(profile.encoding)
+        self._encoding = encoding = ALIASES.get(profile.encoding, profile.encoding)
         self._family: Family = family(profile.name)
         # it is the model's own, counts characters anyway, or is what the operator wants
-        if not ships(encoding) or encoding == "chars" or profile.names_tokenizer:
+        if encoding not in SHIPPED or encoding == "chars" or profile.names_tokenizer:
             self._family = replace(self._family, digits=False, scripts=False)
-        self._inline = INLINE_BYTES if ships(encoding) else SLOW_INLINE_BYTES
+        self._inline = INLINE_BYTES if encoding in SHIPPED else SLOW_INLINE_BYTES
         self._key = (tenant, profile.name, encoding, profile.factor)
         ratio = service.calibration.ratio(self._key)
         # until a refusal shows that the server is another than the one whose rules are published
@@ -128,7 +122,7 @@ class BoundTokens:
             estimated = estimated or any(value & _ESTIMATED for value in more)
         if further or each:
             tools += self._scaled(self._family.tools_frame)
-        exact = self._exact and not self._service.failed(self._profile.encoding)
+        exact = self._exact and self._encoding not in self._service.failed
         exact = exact and not (sizes.estimated or estimated)
         return TokenCount(sizes.system, tools, sizes.total - sizes.system + self._scaled(REPLY_FRAME), exact)
 
@@ -191,7 +185,7 @@ class BoundTokens:
         values = self._service.memo.get_each(keys)
         new = [index for index, value in enumerate(values) if value is None]
         if new:
-            encoding, service = self._profile.encoding, self._service
+            encoding, service = self._encoding, self._service
 
             def work() -> list[int]:
                 encode, found = service.encoder(encoding), []
@@ -201,7 +195,7 @@ class BoundTokens:
                 return found
 
             size = sum(len(raws[index]) for index in new)
-            inline = service.is_loaded(encoding) and size <= self._inline
+            inline = encoding in service.encoders and size <= self._inline
             made = work() if inline else await service.run(self._key[0], size, work)
             for index, value in zip(new, made, strict=True):
                 values[index] = value

@@ -19,10 +19,10 @@ from orjson import loads
 from yarl import URL
 
 from proxy.chat.errors import ConfigError, PenstockError, error_body
+from proxy.chat.parse import do_sized
 from proxy.chat.splice import fields, with_members
 from proxy.config.settings import TelemetrySettings
 from proxy.http.client import Timeouts, Transport
-from proxy.state.threads import do_sized
 from proxy.state.warnings import Warnings
 from proxy.telemetry.logs import configure
 

@@ -1,6 +1,5 @@
 """Worker threads in which tenants take turns, and that tell for how long they have been busy."""
 
-import asyncio
 import sys
 import threading
 import time
@@ -17,13 +16,6 @@ Result = TypeVar("Result")
 LARGE = 100 * 1024
 
 _DEEPEST = 6
-
-_MUCH = 512 * 1024
-
-
-async def do_sized(size: int, job: Callable[[], Result]) -> Result:
-    """Do a job that takes a few milliseconds for each megabyte; one of many bytes in a thread."""
-    return job() if size <= _MUCH else await asyncio.to_thread(job)
 
 
 class Threads(ThreadPoolExecutor):

@@ -261,7 +261,7 @@ async def test_a_tokenizer_that_cannot_be_read_is_said_once_and_never_fails_a_re
     service.close()
     assert not any(count.exact for count in counts)
     assert counts[0].messages == 3 + (3 + 1 + 2) + 0
-    assert service.failed(str(file))
+    assert str(file) in service.failed
     assert len(caplog.records) == 1
 
 

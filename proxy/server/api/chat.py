@@ -11,7 +11,7 @@ from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.access.gate import Handler
 from proxy.chat.errors import BadRequest, NotFound, Rejected
-from proxy.chat.parse import Body
+from proxy.chat.parse import Body, do_sized
 from proxy.config.settings import Settings
 from proxy.context import ModelProfile
 from proxy.gateway.chain import guards
@@ -19,7 +19,6 @@ from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.relay import Observers, relay
 from proxy.http.headers import forwarded
 from proxy.server.api.endpoint import check_method
-from proxy.state.threads import do_sized
 from proxy.upstreams.base import Call, Upstream
 from proxy.upstreams.keys import keys_of
 from proxy.upstreams.routing import Routes

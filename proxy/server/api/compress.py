@@ -10,7 +10,7 @@ from proxy.access.exchange import NO_STORE, Exchange
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound
 from proxy.chat.markers import named_handles
-from proxy.chat.parse import Body
+from proxy.chat.parse import Body, do_sized
 from proxy.chat.splice import fields
 from proxy.context import TokenCount
 from proxy.gateway.pipeline import Pipeline
@@ -18,7 +18,6 @@ from proxy.gateway.prepare import Rewritten, Services
 from proxy.identity import identify
 from proxy.policy import ORIGINALS_READ
 from proxy.server.api.endpoint import parameters
-from proxy.state.threads import do_sized
 from proxy.tools.slicing import Mistake, Part, part_of
 from proxy.upstreams.routing import Routes
 from proxy.wires import body_of

@@ -18,10 +18,10 @@ from proxy.access.exchange import ClientGone, Exchange, is_gone
 from proxy.access.gate import Handler
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotKept, PenstockError
+from proxy.chat.parse import do_sized
 from proxy.http.headers import Headers
 from proxy.server.reload import Generation
 from proxy.state.store import StoreError
-from proxy.state.threads import do_sized
 from proxy.wires import wire_at
 
 _log = logging.getLogger("penstock.api")

@@ -128,11 +128,6 @@ async def test_bodies_are_counted_until_their_requests_are_over() -> None:
     assert (intake.complete, refused) == (1000, ["bodies"])
 
 
-async def test_identity_leaves_a_body_unchanged() -> None:
-    for encoding in (b"identity", b" Identity "):
-        assert await Server(part(b"x"), headers=[(b"content-encoding", encoding)]).http.read() == b"x"
-
-
 @pytest.mark.parametrize("parts", [[], [part(b"ab", more=True)]], ids=["before the body", "in the middle of it"])
 async def test_read_raises_client_gone_if_the_client_disconnects(parts: list[Message]) -> None:
     with pytest.raises(ClientGone):
@@ -263,13 +258,6 @@ async def test_watch_passes_on_other_cancellations() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert task.cancelled()
-
-
-async def test_watch_passes_on_timeouts() -> None:
-    with pytest.raises(TimeoutError):
-        async with Server().http.watch():
-            async with asyncio.timeout(0):
-                await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize(("headers", "own"), [([], True), ([(b"openai-processing-ms", b"12000")], False)])

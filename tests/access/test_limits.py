@@ -109,20 +109,6 @@ async def test_users_of_two_identity_providers_with_one_name_have_limits_of_thei
     assert [world.limits.terms(each).requests_per_minute for each in (few, many, few)] == [1, 100, 1]
 
 
-async def test_a_refused_request_uses_nothing_and_settling_corrects_the_minute() -> None:
-    world = World(tokens_per_minute=100)
-    await world.ask(60, 20)
-    error = await world.refused(30)
-    assert error.type == "tokens"
-    _, headers = await world.ask(20)
-    assert headers["x-ratelimit-remaining-tokens"] == "0"
-    world = World(tokens_per_minute=100)
-    admission, _ = await world.ask(100)
-    world.now += 90  # half of the minute before counts
-    admission.note(Usage(input=20, output=0), None)
-    await world.has_left(90, admission)
-
-
 @pytest.mark.parametrize(("noted", "failed", "left"), [
     pytest.param(Usage(input=30, output=5, cached=10), None, 65, id="what was reported counts"),
     pytest.param(Usage(input=90, output=40), None, 0, id="also where it is more"),
@@ -205,16 +191,6 @@ async def test_reservations_of_a_killed_process_end_within_two_hours() -> None:
     await world.refused(9, 4)
     world.now += 1
     await world.ask(9, 4)
-
-
-async def test_a_refusal_for_the_day_uses_nothing_of_the_minute() -> None:
-    world = World(tokens_per_day=130, tokens_per_minute=200)
-    first, _ = await world.ask(100, 20)
-    await world.refused(9, 4)
-    first.note(None, None)
-    await first.settle()
-    _, headers = await world.ask(9, 4)
-    assert headers["x-ratelimit-remaining-tokens"] == "187"
 
 
 async def test_a_key_has_the_common_limits_where_it_has_none_of_its_own() -> None:

@@ -55,17 +55,14 @@ def test_a_block_is_read_as_it_was_written_in_front_of_its_messages() -> None:
     assert injected(shown, range(5)) == [], "what the client sent is no block"
 
 
-@pytest.mark.parametrize(
-    ("message", "terms", "is_own"),
-    [
-        (user("I live in Madrid."), [("liv", "madrid")], True),
-        (system("The user lives in Madrid."), [("liv", "madrid")], True),
-        (assistant("You live in Madrid."), [], True),
-        (build(MEMORIES, "About.", items(["The user lives in Madrid", "likes tea"])), [("liv", "madrid"), ("lik", "tea")], False),
-        (build(FACTS, "About.", items(["Diet: vegan"])), [("diet", "vegan"), ("vegan",)], True),
-        (build(SUMMARY, "About.", ["1: I live in Madrid.", "-> Noted, in Spain."]), [("liv", "madrid")], True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("message", "terms", "is_own"), [
+    (user("I live in Madrid."), [("liv", "madrid")], True),
+    (system("The user lives in Madrid."), [("liv", "madrid")], True),
+    (assistant("You live in Madrid."), [], True),
+    (build(MEMORIES, "About.", items(["The user lives in Madrid", "likes tea"])), [("liv", "madrid"), ("lik", "tea")], False),
+    (build(FACTS, "About.", items(["Diet: vegan"])), [("diet", "vegan"), ("vegan",)], True),
+    (build(SUMMARY, "About.", ["1: I live in Madrid.", "-> Noted, in Spain."]), [("liv", "madrid")], True),
+])  # fmt: skip
 def test_a_message_states_own_words_or_a_block(message: Message, terms: list[tuple[str, ...]], is_own: bool) -> None:
     found = stated(message)
     assert ([each.terms for each in found.statements], found.is_own) == (terms, is_own)

@@ -17,19 +17,16 @@ def found(request: ChatRequest, is_source: Callable[[str], bool] = never, size: 
     return [one.content for one in blocks(request.messages, [size] * len(request.messages), TAGS, is_source)]
 
 
-@pytest.mark.parametrize(
-    ("text", "contents"),
-    [
-        pytest.param("<context>a</context> b?", ["<context>a</context>"], id="one"),
-        pytest.param("<context id='1'>a\nb</context>", ["<context id='1'>a\nb</context>"], id="with attributes"),
-        pytest.param("<context>a</context>x<memories>b</memories>", ["<context>a</context>", "<memories>b</memories>"], id="two"),
-        pytest.param("<context><memories>a</memories></context>", ["<context><memories>a</memories></context>"], id="nested"),
-        pytest.param("<context>a <context>", [], id="never closed"),
-        pytest.param("</context>a<context>", [], id="the wrong way round"),
-        pytest.param("<contexts>a</contexts>", [], id="another tag"),
-        pytest.param("<context>" * 200_000, [], id="very many that are never closed"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "contents"), [
+    pytest.param("<context>a</context> b?", ["<context>a</context>"], id="one"),
+    pytest.param("<context id='1'>a\nb</context>", ["<context id='1'>a\nb</context>"], id="with attributes"),
+    pytest.param("<context>a</context>x<memories>b</memories>", ["<context>a</context>", "<memories>b</memories>"], id="two"),
+    pytest.param("<context><memories>a</memories></context>", ["<context><memories>a</memories></context>"], id="nested"),
+    pytest.param("<context>a <context>", [], id="never closed"),
+    pytest.param("</context>a<context>", [], id="the wrong way round"),
+    pytest.param("<contexts>a</contexts>", [], id="another tag"),
+    pytest.param("<context>" * 200_000, [], id="very many that are never closed"),
+])  # fmt: skip
 def test_blocks_of_a_user_message(text: str, contents: list[str]) -> None:
     assert found(chat("s").with_messages([Message({"role": "user", "content": text})])) == contents
 

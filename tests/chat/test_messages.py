@@ -90,18 +90,15 @@ def test_texts_are_changed_wherever_they_stand(fields: dict[str, Any], expected:
 # --- messages and tools -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "text", "parts"),
-    [
-        pytest.param("hello", "hello", 1, id="a string is one text part"),
-        pytest.param("", "", 1, id="an empty string is a part too"),
-        pytest.param(None, "", 0, id="null has no part"),
-        pytest.param([], "", 0, id="an empty list has no part"),
-        pytest.param([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb", 2, id="texts are joined"),
-        pytest.param([{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "b"}], "b", 2, id="an image"),
-        pytest.param([{"type": "refusal", "refusal": "no"}], "", 1, id="a part without text"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "text", "parts"), [
+    pytest.param("hello", "hello", 1, id="a string is one text part"),
+    pytest.param("", "", 1, id="an empty string is a part too"),
+    pytest.param(None, "", 0, id="null has no part"),
+    pytest.param([], "", 0, id="an empty list has no part"),
+    pytest.param([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb", 2, id="texts are joined"),
+    pytest.param([{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "b"}], "b", 2, id="an image"),
+    pytest.param([{"type": "refusal", "refusal": "no"}], "", 1, id="a part without text"),
+])  # fmt: skip
 def test_text_and_parts_of_a_message(content: Any, text: str, parts: int) -> None:
     item = Message({"role": "user", "content": content})
     assert item.text == text

@@ -69,20 +69,17 @@ WITHOUT_TOOLS = b'{"messages":[{"role":"user","content":"hi"}],"temperature":1.0
 G = Tool({"type": "function", "function": {"name": "g"}})
 
 
-@pytest.mark.parametrize(
-    ("build", "sent"),
-    [
-        pytest.param(lambda r: r.with_messages([message("u1")]), RAW.replace(b'"hi"', b'"u1"'), id="other messages"),
-        pytest.param(lambda r: r.with_tools([G]), RAW.replace(b'"name":"f"', b'"name":"g"'), id="other tools"),
-        pytest.param(lambda r: r.with_tools([]), WITHOUT_TOOLS, id="without tools, what only makes sense beside them leaves too"),
-        pytest.param(lambda r: r.with_model("caf\xe9"), RAW.replace(b'"m"', b'"caf\xc3\xa9"'), id="another model"),
-        pytest.param(lambda r: r.with_field("temperature", 0), RAW.replace(b"1.0", b"0"), id="a field keeps its place"),
-        pytest.param(lambda r: r.with_field("stop", None), RAW[:-1] + b',"stop":null}', id="a new field comes last, null counts"),
-        pytest.param(lambda r: r.without("x", "absent"), RAW.replace(b',"x":{"a":1e5}', b""), id="without a field"),
-        pytest.param(lambda r: r.with_field("x", 1).with_field("x", 2), RAW.replace(b'{"a":1e5}', b"2"), id="set twice"),
-        pytest.param(lambda r: r.without("x").with_field("x", 7), RAW.replace(b'{"a":1e5}', b"7"), id="gone, and back without its bytes"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("build", "sent"), [
+    pytest.param(lambda r: r.with_messages([message("u1")]), RAW.replace(b'"hi"', b'"u1"'), id="other messages"),
+    pytest.param(lambda r: r.with_tools([G]), RAW.replace(b'"name":"f"', b'"name":"g"'), id="other tools"),
+    pytest.param(lambda r: r.with_tools([]), WITHOUT_TOOLS, id="without tools, what only makes sense beside them leaves too"),
+    pytest.param(lambda r: r.with_model("caf\xe9"), RAW.replace(b'"m"', b'"caf\xc3\xa9"'), id="another model"),
+    pytest.param(lambda r: r.with_field("temperature", 0), RAW.replace(b"1.0", b"0"), id="a field keeps its place"),
+    pytest.param(lambda r: r.with_field("stop", None), RAW[:-1] + b',"stop":null}', id="a new field comes last, null counts"),
+    pytest.param(lambda r: r.without("x", "absent"), RAW.replace(b',"x":{"a":1e5}', b""), id="without a field"),
+    pytest.param(lambda r: r.with_field("x", 1).with_field("x", 2), RAW.replace(b'{"a":1e5}', b"2"), id="set twice"),
+    pytest.param(lambda r: r.without("x").with_field("x", 7), RAW.replace(b'{"a":1e5}', b"7"), id="gone, and back without its bytes"),
+])  # fmt: skip
 def test_a_new_request_differs_in_one_place_alone(build: Callable[[ChatRequest], ChatRequest], sent: bytes) -> None:
     def parts() -> tuple[Any, ...]:
         return request.model, request.messages, request.tools, dict(request.rest), request.order

@@ -27,53 +27,47 @@ UNREAD = {"a tool result that the model has not read yet was lost or moved"}
 CALLED = chat("u1 ax! tx u2", tools=[tool("look_up"), tool("other")])
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        pytest.param(chat("s u1 a1 u2"), id="a plain conversation"),
-        pytest.param(chat("u1 a!x,y ty tx a1"), id="parallel calls, answered in any order"),
-        pytest.param(chat("u1 ax!"), id="an open call at the end is the client's to answer"),
-        pytest.param(chat("u1 a!x,y tx"), id="a half answered one at the end too"),
-        pytest.param(chat("u1 ax! tx ay! ty"), id="one call after the other"),
-        pytest.param(chat("u1 ax! tx u2 ax! tx"), id="an id may be used again in a later exchange"),
-        pytest.param(with_choice("auto"), id="auto without tools"),
-        pytest.param(with_choice("none"), id="none without tools"),
-        pytest.param(with_choice(None), id="null without tools"),
-        pytest.param(with_choice("required", "f"), id="required with tools"),
-        pytest.param(with_choice(function("f"), "f"), id="a choice that is offered"),
-        pytest.param(with_choice({"allowed_tools": {"tools": [function("f")]}}, "f"), id="allowed tools that are offered"),
-        pytest.param(answered(content=None, refusal="no"), id="a refusal"),
-        pytest.param(answered(audio={"id": "a"}), id="an answer in sound"),
-        pytest.param(answered(function_call={"name": "f"}), id="the old call"),
-        pytest.param(ChatRequest("m", (Message({"role": "function", "name": "f", "content": "x"}),)), id="old result"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("request_", [
+    pytest.param(chat("s u1 a1 u2"), id="a plain conversation"),
+    pytest.param(chat("u1 a!x,y ty tx a1"), id="parallel calls, answered in any order"),
+    pytest.param(chat("u1 ax!"), id="an open call at the end is the client's to answer"),
+    pytest.param(chat("u1 a!x,y tx"), id="a half answered one at the end too"),
+    pytest.param(chat("u1 ax! tx ay! ty"), id="one call after the other"),
+    pytest.param(chat("u1 ax! tx u2 ax! tx"), id="an id may be used again in a later exchange"),
+    pytest.param(with_choice("auto"), id="auto without tools"),
+    pytest.param(with_choice("none"), id="none without tools"),
+    pytest.param(with_choice(None), id="null without tools"),
+    pytest.param(with_choice("required", "f"), id="required with tools"),
+    pytest.param(with_choice(function("f"), "f"), id="a choice that is offered"),
+    pytest.param(with_choice({"allowed_tools": {"tools": [function("f")]}}, "f"), id="allowed tools that are offered"),
+    pytest.param(answered(content=None, refusal="no"), id="a refusal"),
+    pytest.param(answered(audio={"id": "a"}), id="an answer in sound"),
+    pytest.param(answered(function_call={"name": "f"}), id="the old call"),
+    pytest.param(ChatRequest("m", (Message({"role": "function", "name": "f", "content": "x"}),)), id="old result"),
+])  # fmt: skip
 def test_a_sound_request_has_no_flaw(request_: ChatRequest) -> None:
     assert flaws(request_) == set()
 
 
-@pytest.mark.parametrize(
-    ("request_", "found"),
-    [
-        pytest.param(chat(""), {"messages is empty"}, id="no messages"),
-        pytest.param(chat("u1 tx"), {"tool result 'x' does not follow its call"}, id="an orphan result"),
-        pytest.param(chat("ax! u1 tx"), {"tool call 'x' has no result", "tool result 'x' does not follow its call"},
-                     id="a message between a call and its result"),
-        pytest.param(chat("ax! u1"), {"tool call 'x' has no result"}, id="a call without a result"),
-        pytest.param(chat("a!x,y tx u1"), {"tool call 'y' has no result"}, id="one of two parallel calls unanswered"),
-        pytest.param(chat("ax! tx tx"), {"tool call 'x' has two results"}, id="two results"),
-        pytest.param(chat("ax! tx a1 tx"), {"tool result 'x' does not follow its call"}, id="a second result, later"),
-        pytest.param(chat("tx ax!"), {"tool result 'x' does not follow its call"}, id="a result before its call"),
-        pytest.param(with_choice("required"), {"tool_choice is set and no tool is offered"}, id="required, no tools"),
-        pytest.param(with_choice(function("g"), "f"), {"tool_choice names 'g', which is not offered"},
-                     id="a choice that is not offered"),
-        pytest.param(with_choice({"allowed_tools": {"tools": [function("f"), function("g")]}}, "f"),
-                     {"tool_choice names 'g', which is not offered"}, id="one allowed tool is not offered"),
-        pytest.param(ChatRequest("m", (Message({"role": "robot"}),)), {"role 'robot' is unknown"}, id="unknown role"),
-        pytest.param(ChatRequest("m", (Message({"role": "assistant", "content": ""}),)),
-                     {"an assistant message is empty"}, id="an empty answer"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("request_", "found"), [
+    pytest.param(chat(""), {"messages is empty"}, id="no messages"),
+    pytest.param(chat("u1 tx"), {"tool result 'x' does not follow its call"}, id="an orphan result"),
+    pytest.param(chat("ax! u1 tx"), {"tool call 'x' has no result", "tool result 'x' does not follow its call"},
+                 id="a message between a call and its result"),
+    pytest.param(chat("ax! u1"), {"tool call 'x' has no result"}, id="a call without a result"),
+    pytest.param(chat("a!x,y tx u1"), {"tool call 'y' has no result"}, id="one of two parallel calls unanswered"),
+    pytest.param(chat("ax! tx tx"), {"tool call 'x' has two results"}, id="two results"),
+    pytest.param(chat("ax! tx a1 tx"), {"tool result 'x' does not follow its call"}, id="a second result, later"),
+    pytest.param(chat("tx ax!"), {"tool result 'x' does not follow its call"}, id="a result before its call"),
+    pytest.param(with_choice("required"), {"tool_choice is set and no tool is offered"}, id="required, no tools"),
+    pytest.param(with_choice(function("g"), "f"), {"tool_choice names 'g', which is not offered"},
+                 id="a choice that is not offered"),
+    pytest.param(with_choice({"allowed_tools": {"tools": [function("f"), function("g")]}}, "f"),
+                 {"tool_choice names 'g', which is not offered"}, id="one allowed tool is not offered"),
+    pytest.param(ChatRequest("m", (Message({"role": "robot"}),)), {"role 'robot' is unknown"}, id="unknown role"),
+    pytest.param(ChatRequest("m", (Message({"role": "assistant", "content": ""}),)),
+                 {"an assistant message is empty"}, id="an empty answer"),
+])  # fmt: skip
 def test_a_broken_wire_rule_is_a_flaw(request_: ChatRequest, found: set[str]) -> None:
     assert flaws(request_) == found
 
@@ -128,19 +122,16 @@ def test_a_rewrite_without_damage(before: str, after: str) -> None:
     assert damage(chat(before, tools=[tool()]), chat(after, tools=[tool()])) == set()
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "broken"),
-    [
-        pytest.param("u1 a1 u2", "u1 a1", {"the last user message was changed or lost"}, id="last user message lost"),
-        pytest.param("u1 a1 u2", "u1 a1 u3", {"the last user message was changed or lost"}, id="and changed"),
-        pytest.param("u1 ax! tx a1", "u1 tx a1", {"tool result 'x' does not follow its call"}, id="a call lost"),
-        pytest.param("u1 ax! tx a1", "u1 ax! a1", {"tool call 'x' has no result"}, id="a result lost"),
-        pytest.param("u1 a!x,y tx ty", "u1 a!x,y tx", UNREAD, id="an unread result lost"),
-        pytest.param("u1 a!x,y tx ty", "u1 a!x,y ty tx", UNREAD, id="unread results moved"),
-        pytest.param("u1 ax! tx", "u1 ax! tx a1", UNREAD, id="an answer put behind"),
-        pytest.param("s", "", {"messages is empty"}, id="nothing left"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("before", "after", "broken"), [
+    pytest.param("u1 a1 u2", "u1 a1", {"the last user message was changed or lost"}, id="last user message lost"),
+    pytest.param("u1 a1 u2", "u1 a1 u3", {"the last user message was changed or lost"}, id="and changed"),
+    pytest.param("u1 ax! tx a1", "u1 tx a1", {"tool result 'x' does not follow its call"}, id="a call lost"),
+    pytest.param("u1 ax! tx a1", "u1 ax! a1", {"tool call 'x' has no result"}, id="a result lost"),
+    pytest.param("u1 a!x,y tx ty", "u1 a!x,y tx", UNREAD, id="an unread result lost"),
+    pytest.param("u1 a!x,y tx ty", "u1 a!x,y ty tx", UNREAD, id="unread results moved"),
+    pytest.param("u1 ax! tx", "u1 ax! tx a1", UNREAD, id="an answer put behind"),
+    pytest.param("s", "", {"messages is empty"}, id="nothing left"),
+])  # fmt: skip
 def test_what_a_rewrite_damages(before: str, after: str, broken: set[str]) -> None:
     assert damage(chat(before, tools=[tool()]), chat(after, tools=[tool()])) == broken
 
@@ -173,15 +164,12 @@ def test_an_unread_result_may_change_and_a_called_tool_may_leave_with_its_calls(
     assert damage(CALLED, CALLED.with_tools([tool("other")]).with_messages([message("u2")])) == set()
 
 
-@pytest.mark.parametrize(
-    ("before", "left", "broken"),
-    [
-        pytest.param(CALLED, "look_up", set(), id="a tool that was not called leaves"),
-        pytest.param(CALLED, "other", {"tool 'look_up' is called in the history and no longer offered"}, id="a called one"),
-        pytest.param(chat("u1 ax! tx u2", tools=[tool("a"), tool("b")]), "a", set(), id="what was called was never offered"),
-        pytest.param(with_choice(function("f"), "f", "g"), "f", set(), id="the chosen tool stays"),
-        pytest.param(with_choice(function("f"), "f", "g"), "g", {"tool_choice names 'f', which is not offered"}, id="the chosen tool leaves"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("before", "left", "broken"), [
+    pytest.param(CALLED, "look_up", set(), id="a tool that was not called leaves"),
+    pytest.param(CALLED, "other", {"tool 'look_up' is called in the history and no longer offered"}, id="a called one"),
+    pytest.param(chat("u1 ax! tx u2", tools=[tool("a"), tool("b")]), "a", set(), id="what was called was never offered"),
+    pytest.param(with_choice(function("f"), "f", "g"), "f", set(), id="the chosen tool stays"),
+    pytest.param(with_choice(function("f"), "f", "g"), "g", {"tool_choice names 'f', which is not offered"}, id="the chosen tool leaves"),
+])  # fmt: skip
 def test_a_called_or_chosen_tool_must_stay_on_offer(before: ChatRequest, left: str, broken: set[str]) -> None:
     assert damage(before, before.with_tools([tool(left)])) == broken

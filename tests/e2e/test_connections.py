@@ -93,44 +93,35 @@ async def test_a_wish_for_http2_is_ignored(running: Served, behind: Upstream, pa
     assert first.header("upgrade") is first.header("http2-settings") is None
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/Memories", "/v1/memories;a=b", "/v1/%20memories", "/v1/%256demories/x", "/v1/me;a=b/../memories",
-        "/v1/Retrieve/x", "/v1/context;a=b/share", "/v1/%5cexplain", "/v1/Explain/x", "/v1/compress%3fx", "/v1/x/../memories",
-        "/v1/..%2f..%2fadmin", "/v1/x/..%2fmemories", "/v1/..%252fadmin", "/v1/%2525252525252e%2e/admin", "/v1/..;/admin",
-        "/v1/..%5c..%5cadmin", "/v1/..%00/x", "/%76%31/embeddings", "/v1/chat/completions%20", "/v1/chat/completions%00",
-        "/v1/chat/completions;a=b", "/v1/chat;a=b/completions", "/v1/chat%20/completions", "/v1/%20chat/completions",
-        "/v1/chat/./completions", "/v1/x/../chat/completions", "/v1/chat/completions%00/x", "/v1/chat/completions/%20",
-        "/v1/chat/completions%3fx", "/v1/chat/completions%2500", "/v1;a=b/chat/completions", "/v1/models%20", "/v1/models;a=b",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("path", [
+    "/v1/Memories", "/v1/memories;a=b", "/v1/%20memories", "/v1/%256demories/x", "/v1/me;a=b/../memories",
+    "/v1/Retrieve/x", "/v1/context;a=b/share", "/v1/%5cexplain", "/v1/Explain/x", "/v1/compress%3fx", "/v1/x/../memories",
+    "/v1/..%2f..%2fadmin", "/v1/x/..%2fmemories", "/v1/..%252fadmin", "/v1/%2525252525252e%2e/admin", "/v1/..;/admin",
+    "/v1/..%5c..%5cadmin", "/v1/..%00/x", "/%76%31/embeddings", "/v1/chat/completions%20", "/v1/chat/completions%00",
+    "/v1/chat/completions;a=b", "/v1/chat;a=b/completions", "/v1/chat%20/completions", "/v1/%20chat/completions",
+    "/v1/chat/./completions", "/v1/x/../chat/completions", "/v1/chat/completions%00/x", "/v1/chat/completions/%20",
+    "/v1/chat/completions%3fx", "/v1/chat/completions%2500", "/v1;a=b/chat/completions", "/v1/models%20", "/v1/models;a=b",
+])  # fmt: skip
 async def test_no_spelling_of_an_own_path_goes_upstream(running: Served, behind: Upstream, path: str) -> None:
     methods = ("POST", "GET", "PUT", "PATCH", "DELETE")
     assert {(await said(running.base, asking(f"{method} {path}")))[0][0] for method in methods} == {404}
     assert behind.received == []
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "POST /v1//embeddings", "POST /v1/files/a%2Fb", "POST /v1/memories_of", "POST /v1/x/memories", "POST /v1/a..b/...",
-        "POST /v1/files/%C3%A9", "GET /v1/chat/completions", "DELETE /v1/chat/completions/c-1",
-        "POST /v1/chat/completions/c-1", "DELETE /v1/models/m-1",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("asked", [
+    "POST /v1//embeddings", "POST /v1/files/a%2Fb", "POST /v1/memories_of", "POST /v1/x/memories", "POST /v1/a..b/...",
+    "POST /v1/files/%C3%A9", "GET /v1/chat/completions", "DELETE /v1/chat/completions/c-1",
+    "POST /v1/chat/completions/c-1", "DELETE /v1/models/m-1",
+])  # fmt: skip
 async def test_other_paths_travel_as_they_were_spelt(running: Served, behind: Upstream, asked: str) -> None:
     assert (await said(running.base, asking(asked)))[0][0] == 200
     assert f"{behind.last.method} {behind.last.path}" == asked
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "//v1/chat/completions", "/v1//chat/completions", "///v1///chat//completions//", "/v1/chat%2fcompletions",
-        "//chat/completions", "/v1/Chat/Completions",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("path", [
+    "//v1/chat/completions", "/v1//chat/completions", "///v1///chat//completions//", "/v1/chat%2fcompletions",
+    "//chat/completions", "/v1/Chat/Completions",
+])  # fmt: skip
 async def test_other_spellings_lead_to_the_chat(running: Served, behind: Upstream, path: str) -> None:
     assert (await said(running.base, asking(f"POST {path}")))[0][0] == 200
     assert behind.last.path == "/v1/chat/completions"
@@ -143,16 +134,13 @@ async def test_doubled_slashes_lead_to_penstocks_own_paths(running: Served, behi
     assert {received.path for received in behind.received} <= {"/v1/models"}
 
 
-@pytest.mark.parametrize(
-    ("request_", "status", "code"),
-    [
-        *((asking(f"{method} {path}"), 405, "method_not_allowed")
-          for method in ("PUT", "PATCH", "DELETE", "OPTIONS")
-          for path in ("/v1/chat/completions", "//v1/chat/completions", "/v1/chat/completions/")),
-        *((b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\n" + wish + HANDSHAKE + b"\r\n", 426, "websocket_not_supported")
-          for wish in (b"connection: upgrade\r\nupgrade: websocket\r\n", b"")),  # without, as it comes from behind nginx
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("request_", "status", "code"), [
+    *((asking(f"{method} {path}"), 405, "method_not_allowed")
+      for method in ("PUT", "PATCH", "DELETE", "OPTIONS")
+      for path in ("/v1/chat/completions", "//v1/chat/completions", "/v1/chat/completions/")),
+    *((b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\n" + wish + HANDSHAKE + b"\r\n", 426, "websocket_not_supported")
+      for wish in (b"connection: upgrade\r\nupgrade: websocket\r\n", b"")),  # without, as it comes from behind nginx
+])  # fmt: skip
 async def test_other_methods_of_the_chat_and_websockets_are_refused_at_once(
     running: Served, behind: Upstream, request_: bytes, status: int, code: str
 ) -> None:

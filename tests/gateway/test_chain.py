@@ -304,16 +304,13 @@ class Ignorable(Policy):
         return Rewrite(self.how(request), "changed it")
 
 
-@pytest.mark.parametrize(
-    ("how", "told"),
-    [
-        pytest.param(lambda request: request.with_model("gpt-5"), "fail", id="another model"),
-        pytest.param(lambda request: request.with_field("stream", True), "fail", id="another form"),
-        pytest.param(lambda request: replace(request, rest=request.rest.with_changes(user="b")), "rewrite", id="a field by itself"),
-        pytest.param(lambda request: request.with_field("model", "gpt-5"), "fail", id="in rest"),
-        pytest.param(lambda request: request.with_field("user", "b"), "rewrite", id="a field of its own"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("how", "told"), [
+    pytest.param(lambda request: request.with_model("gpt-5"), "fail", id="another model"),
+    pytest.param(lambda request: request.with_field("stream", True), "fail", id="another form"),
+    pytest.param(lambda request: replace(request, rest=request.rest.with_changes(user="b")), "rewrite", id="a field by itself"),
+    pytest.param(lambda request: request.with_field("model", "gpt-5"), "fail", id="in rest"),
+    pytest.param(lambda request: request.with_field("user", "b"), "rewrite", id="a field of its own"),
+])  # fmt: skip
 async def test_a_change_without_effect_is_a_fault(how: Callable[[ChatRequest], ChatRequest], told: str) -> None:
     request = replace(chat("u1"), rest=Fields({"user": "a"}))
     outcome = await ran(Ignorable(how=how), request=request)

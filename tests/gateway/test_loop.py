@@ -503,16 +503,13 @@ async def test_keepalives_pass_in_every_round_and_one_without_an_end_mark_goes_o
 # --- errors and leaving -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("second", "status", "code"),
-    [
-        pytest.param(reply({"error": {"message": "slow down", "type": "tokens", "param": None, "code": "rate"}}, 429), 429, "rate", id="refused"),
-        pytest.param(Reply(503, body=b"<html>"), 503, "upstream_broke_off", id="no JSON"),
-        pytest.param(Reply(500, chunks=Chunks([b'{"error":{"code":', b'"c"}}'])), 500, "c", id="streamed error"),
-        pytest.param(whole("x"), 502, "upstream_broke_off", id="not streamed"),
-        pytest.param(UpstreamFailed("gone"), 502, "upstream_unreachable", id="unreachable"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("second", "status", "code"), [
+    pytest.param(reply({"error": {"message": "slow down", "type": "tokens", "param": None, "code": "rate"}}, 429), 429, "rate", id="refused"),
+    pytest.param(Reply(503, body=b"<html>"), 503, "upstream_broke_off", id="no JSON"),
+    pytest.param(Reply(500, chunks=Chunks([b'{"error":{"code":', b'"c"}}'])), 500, "c", id="streamed error"),
+    pytest.param(whole("x"), 502, "upstream_broke_off", id="not streamed"),
+    pytest.param(UpstreamFailed("gone"), 502, "upstream_unreachable", id="unreachable"),
+])  # fmt: skip
 async def test_an_error_of_a_later_round_is_raised(second: Any, status: int, code: str) -> None:
     if isinstance(second, Reply):
         second.headers.append((b"retry-after", b"7"))

@@ -187,14 +187,11 @@ async def test_a_stream_without_a_placeholder_keeps_its_bytes(kind: type[Body]) 
     assert await through(kind, plain + odd) == plain + odd
 
 
-@pytest.mark.parametrize(
-    ("kind", "events"),
-    [
-        (Body, [chunk({"content": "so far redact"})]),
-        (MessagesBody, [*messages_events([])[:5], {
-            "type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "so far redact"}}]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "events"), [
+    (Body, [chunk({"content": "so far redact"})]),
+    (MessagesBody, [*messages_events([])[:5], {
+        "type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "so far redact"}}]),
+])  # fmt: skip
 @pytest.mark.parametrize("error", [None, UpstreamFailed("gone")])
 async def test_a_broken_stream_gives_what_waited(kind: type[Body], events: list[Json], error: Exception | None) -> None:
     assert "so far redact" in said(kind, await through(kind, encoded(events), error=error)).values()

@@ -33,19 +33,16 @@ PARTS = [{"type": "text", "text": "A"}, {"type": "text", "text": "A2"}]
 HOUSE = "# Rules of the house\nNo."
 
 
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        pytest.param(["A", "B"], AB, id="sections are numbered by their place"),
-        pytest.param([HOUSE, "B"], sections(rules_of_the_house=HOUSE, section_2="B"), id="a heading names its section"),
-        pytest.param(["<notes>\nA\n</notes>", "B"], sections(notes="A", section_2="B"), id="a text keeps the tag that it brings"),
-        pytest.param(["## Tools\na", "## Tools\nb"], sections(tools="## Tools\na", tools_2="## Tools\nb"), id="two sections of one name are told apart"),
-        pytest.param(["A", "B", "A"], AB, id="an exact duplicate is dropped"),
-        pytest.param(["A", "A"], "A", id="two of the same are one, as it was"),
-        pytest.param([system("A", name="Tone & Style"), "B"], sections(tone_style="A", section_2="B"), id="a name names its section"),
-        pytest.param([PARTS, "B"], sections(section_1="A\nA2", section_2="B"), id="plain parts become a string"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("texts", "expected"), [
+    pytest.param(["A", "B"], AB, id="sections are numbered by their place"),
+    pytest.param([HOUSE, "B"], sections(rules_of_the_house=HOUSE, section_2="B"), id="a heading names its section"),
+    pytest.param(["<notes>\nA\n</notes>", "B"], sections(notes="A", section_2="B"), id="a text keeps the tag that it brings"),
+    pytest.param(["## Tools\na", "## Tools\nb"], sections(tools="## Tools\na", tools_2="## Tools\nb"), id="two sections of one name are told apart"),
+    pytest.param(["A", "B", "A"], AB, id="an exact duplicate is dropped"),
+    pytest.param(["A", "A"], "A", id="two of the same are one, as it was"),
+    pytest.param([system("A", name="Tone & Style"), "B"], sections(tone_style="A", section_2="B"), id="a name names its section"),
+    pytest.param([PARTS, "B"], sections(section_1="A\nA2", section_2="B"), id="plain parts become a string"),
+])  # fmt: skip
 async def test_leading_messages_become_one(texts: list[Any], expected: str) -> None:
     leading = [each if isinstance(each, Message) else system(each) for each in texts]
     request = await merged(conversation(*leading, USER))

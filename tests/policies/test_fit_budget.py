@@ -49,17 +49,14 @@ async def test_the_use_of_each_share_is_told() -> None:
     assert decision.facts["over"] == "system,tools"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "settings", "output", "sent"),
-    [
-        pytest.param({}, {}, 700, {}, id="the reserve"),
-        pytest.param({"max_tokens": 3000}, {}, 3000, {"max_tokens": 3000}, id="what the client asks for"),
-        pytest.param({"max_tokens": 9000}, {}, 4000, {"max_tokens": 9000}, id="no more than the model can"),
-        pytest.param({"max_tokens": 3000}, {"enforce": ["output"]}, 1000, {"max_tokens": 1000}, id="lowered"),
-        pytest.param({"max_completion_tokens": 50}, {"enforce": ["output"]}, 50, {"max_completion_tokens": 50}, id="never raised"),
-        pytest.param({}, {"enforce": ["output"]}, 700, {}, id="never set"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wanted", "settings", "output", "sent"), [
+    pytest.param({}, {}, 700, {}, id="the reserve"),
+    pytest.param({"max_tokens": 3000}, {}, 3000, {"max_tokens": 3000}, id="what the client asks for"),
+    pytest.param({"max_tokens": 9000}, {}, 4000, {"max_tokens": 9000}, id="no more than the model can"),
+    pytest.param({"max_tokens": 3000}, {"enforce": ["output"]}, 1000, {"max_tokens": 1000}, id="lowered"),
+    pytest.param({"max_completion_tokens": 50}, {"enforce": ["output"]}, 50, {"max_completion_tokens": 50}, id="never raised"),
+    pytest.param({}, {"enforce": ["output"]}, 700, {}, id="never set"),
+])  # fmt: skip
 async def test_output(wanted: dict[str, Any], settings: dict[str, Any], output: int, sent: dict[str, int]) -> None:
     request = chat("s u1", **wanted)
     decision = await decided(request, **settings)

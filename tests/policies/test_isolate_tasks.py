@@ -36,28 +36,25 @@ def of_task(task: str, request: ChatRequest) -> Context:
 EXAMPLES = [Example(of_task("x", tagged("s x:u1 y:u2 x:a1 y:a2 x:u3")))]
 
 
-@pytest.mark.parametrize(
-    ("task", "conversation", "seen"),
-    [
-        pytest.param("x", "s x:u1 y:u2 x:a1 y:a2 x:u3", "s u1 a1 u3", id="its own and the system's"),
-        pytest.param("y", "s x:u1 y:u2 x:a1 y:a2 x:u3", "s u2 a2", id="though the last user message is another's"),
-        pytest.param("x", "s shared:u1 y:u2 u3 x:u4", "s u1 u3 u4", id="what is shared, tagged so or not"),
-        pytest.param("x", "s y:sY x:sX x:u1", "s sX u1", id="instructions for one task"),
-        pytest.param("z", "s u1 y:u2", "s u1", id="a task that has none of its own"),
-        pytest.param("", "s u1 y:u2", "s u1", id="no task"),
-        pytest.param("z", "s x:u1 y:u2", "no_message_of_task", id="nothing"),
-        pytest.param("x", "x:u1 x:a!1,2 x:t1 x:t2 y:u2 x:u3", "u1 a!1,2 t1 t2 u3", id="a call with its results"),
-        pytest.param("y", "x:u1 x:a!1,2 x:t1 t2 y:u2", "u2", id="a result has the task of its call"),
-        pytest.param("x", "x:u1 x:a!1 x:t1 y:u2 y:a!1 y:t1 x:u3 x:a!1 t1", "u1 a1! t1 u3 a1! t1", id="of the last call of its id"),
-        pytest.param("x", "x:u1 y:u2 x:a1! y:a2! y:t2 x:t1", "u1 a1! t1", id="exchanges that are mixed up"),
-        pytest.param("y", "x:u1 y:u2 x:a1! y:a1! y:t1 x:t1", "u2 a1! t1", id="calls with the same id"),
-        pytest.param("x", "x:u1 y:u2 x:a1! y:a1! y:t1 x:t1", "u1 a1! t1", id="of both"),
-        pytest.param("x", "x:u1 x:a!1,2 u2 x:t2 a2 x:t1 u3", "u1 a!1,2 t2 t1 u2 a2 u3", id="what came in between"),
-        pytest.param("x", "x:u1 x:a1! y:t1", "invalid_task", id="a result of another task's"),
-        pytest.param("x", "x:u1 x:a1! shared:t1", "invalid_task", id="a shared result of a call that is not"),
-        pytest.param("x", "x:u1 a1! x:t1", "invalid_task", id="a result of one task to a shared call"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("task", "conversation", "seen"), [
+    pytest.param("x", "s x:u1 y:u2 x:a1 y:a2 x:u3", "s u1 a1 u3", id="its own and the system's"),
+    pytest.param("y", "s x:u1 y:u2 x:a1 y:a2 x:u3", "s u2 a2", id="though the last user message is another's"),
+    pytest.param("x", "s shared:u1 y:u2 u3 x:u4", "s u1 u3 u4", id="what is shared, tagged so or not"),
+    pytest.param("x", "s y:sY x:sX x:u1", "s sX u1", id="instructions for one task"),
+    pytest.param("z", "s u1 y:u2", "s u1", id="a task that has none of its own"),
+    pytest.param("", "s u1 y:u2", "s u1", id="no task"),
+    pytest.param("z", "s x:u1 y:u2", "no_message_of_task", id="nothing"),
+    pytest.param("x", "x:u1 x:a!1,2 x:t1 x:t2 y:u2 x:u3", "u1 a!1,2 t1 t2 u3", id="a call with its results"),
+    pytest.param("y", "x:u1 x:a!1,2 x:t1 t2 y:u2", "u2", id="a result has the task of its call"),
+    pytest.param("x", "x:u1 x:a!1 x:t1 y:u2 y:a!1 y:t1 x:u3 x:a!1 t1", "u1 a1! t1 u3 a1! t1", id="of the last call of its id"),
+    pytest.param("x", "x:u1 y:u2 x:a1! y:a2! y:t2 x:t1", "u1 a1! t1", id="exchanges that are mixed up"),
+    pytest.param("y", "x:u1 y:u2 x:a1! y:a1! y:t1 x:t1", "u2 a1! t1", id="calls with the same id"),
+    pytest.param("x", "x:u1 y:u2 x:a1! y:a1! y:t1 x:t1", "u1 a1! t1", id="of both"),
+    pytest.param("x", "x:u1 x:a!1,2 u2 x:t2 a2 x:t1 u3", "u1 a!1,2 t2 t1 u2 a2 u3", id="what came in between"),
+    pytest.param("x", "x:u1 x:a1! y:t1", "invalid_task", id="a result of another task's"),
+    pytest.param("x", "x:u1 x:a1! shared:t1", "invalid_task", id="a shared result of a call that is not"),
+    pytest.param("x", "x:u1 a1! x:t1", "invalid_task", id="a result of one task to a shared call"),
+])  # fmt: skip
 async def test_a_task_sees_its_own_messages_and_those_of_all(task: str, conversation: str, seen: str) -> None:
     request = tagged(conversation)
     decision = await IsolateTasks().apply(request, of_task(task, request))

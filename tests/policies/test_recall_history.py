@@ -247,20 +247,17 @@ MILLS = [
 MILLS += [f"Плотники за год починили мельницу и мост {n}. Кто из плотников починил мельницу? " * 6 for n in range(6)]
 
 
-@pytest.mark.parametrize(
-    ("lines", "question", "small_talk", "cosine", "least", "most"),
-    [
-        # one of its words is somewhere in any long conversation
-        (HARBOURS, "Could you describe the harbour?", 0.3, 0.7, 0, 150),
-        (HARBOURS, "Which harbour has the crane with number 7713?", 0.3, 0.7, 1000, 4000),
-        # common words of a language whose stop words are not known
-        (MILLS, "Кто написал «Моби Дика»?", 0.88, 0.9, 150, 800),
-        (MILLS, "Кто написал «Моби Дика»?", 0.5, 0.9, 1000, 4000),  # but it is near
-        (MILLS, "Кто из плотников починил мельницу?", 0.88, 0.9, 1000, 4000),  # words that come together nowhere by chance
-        (MILLS, "Плотники за год починили мельницу.", 0.5, 0.9, 150, 800),  # nothing is asked
-        (MILLS, "Плотники за год починили мельницу؟", 0.5, 0.9, 1000, 4000),  # by an Arabic question mark
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("lines", "question", "small_talk", "cosine", "least", "most"), [
+    # one of its words is somewhere in any long conversation
+    (HARBOURS, "Could you describe the harbour?", 0.3, 0.7, 0, 150),
+    (HARBOURS, "Which harbour has the crane with number 7713?", 0.3, 0.7, 1000, 4000),
+    # common words of a language whose stop words are not known
+    (MILLS, "Кто написал «Моби Дика»?", 0.88, 0.9, 150, 800),
+    (MILLS, "Кто написал «Моби Дика»?", 0.5, 0.9, 1000, 4000),  # but it is near
+    (MILLS, "Кто из плотников починил мельницу?", 0.88, 0.9, 1000, 4000),  # words that come together nowhere by chance
+    (MILLS, "Плотники за год починили мельницу.", 0.5, 0.9, 150, 800),  # nothing is asked
+    (MILLS, "Плотники за год починили мельницу؟", 0.5, 0.9, 1000, 4000),  # by an Arabic question mark
+])  # fmt: skip
 async def test_recall_brings_little_where_one_word_or_chance_leads_to_the_passages(
     lines: list[str], question: str, small_talk: float, cosine: float, least: int, most: int
 ) -> None:

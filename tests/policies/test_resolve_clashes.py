@@ -58,14 +58,11 @@ async def test_behind_what_is_cached_a_line_stands_in_front_of_the_newer_message
     assert told == [message.text for message in BEHIND.messages]
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (["I live in Leeds", "My home is Leeds"], 'supersedes "I live in Leeds" and "My home is Leeds"]'),
-        (["I would like to have the report about the harbour sent to Leeds"], 'supersedes "I would like to have the report…"]'),
-        (["x" * 60], f'supersedes "{"x" * 32}…"]'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "told"), [
+    (["I live in Leeds", "My home is Leeds"], 'supersedes "I live in Leeds" and "My home is Leeds"]'),
+    (["I would like to have the report about the harbour sent to Leeds"], 'supersedes "I would like to have the report…"]'),
+    (["x" * 60], f'supersedes "{"x" * 32}…"]'),
+])  # fmt: skip
 def test_a_line_names_statements_by_their_first_words(said: list[str], told: str) -> None:
     (now,) = statements("I live in Cardiff")
     clashes = [Clash(n, statements(each)[0], 2, now, "value", True) for n, each in enumerate(said)]

@@ -100,28 +100,25 @@ ONE_LEFT = {"left_relevance": 1}
 FALLBACK = {"fallback": True}
 
 
-@pytest.mark.parametrize(
-    ("items", "chosen", "facts"),
-    [
-        pytest.param([], "", {}, id="nothing found"),
-        pytest.param([item("a", 0.71), item("b", 0.69)], "a", ONE_LEFT, id="the threshold"),
-        pytest.param(NEAR, "abcde", {"left_rank": 2}, id="the best five"),
-        pytest.param(HALF, "abc", {"left_rank": 1, "left_relevance": 2, **FALLBACK}, id="none passes: the best three above a half"),
-        pytest.param([item("a", 0.5)], "", ONE_LEFT, id="none passes and none is above a half"),
-        pytest.param([item("a", 0.65), item("b", 0.65, age=3599)], "b", ONE_LEFT, id="recent"),
-        pytest.param([item("a", 0.65, age=3600)], "a", FALLBACK, id="no longer recent"),
-        pytest.param([preference("a", 0.6), item("b", 0.6)], "a", ONE_LEFT, id="a preference"),
-        pytest.param(HOTELS, "ab", ONE_LEFT, id="what shares two words with a preference"),
-        pytest.param([preference("a", 0.56, own=False)], "a", FALLBACK, id="not the user's own"),
-        pytest.param([preference("a", 0.48), item("b", 0.48)], "", {"left_relevance": 2}, id="a preference that does not bear on the message"),
-        pytest.param([preference("a", 0.39, age=1)], "", ONE_LEFT, id="nothing lifts the unfit"),
-        pytest.param([item("a", 0.9, sure=0.29)], "", {"left_confidence": 1}, id="not sure"),
-        pytest.param([item("a", 0.9, sure=0.3)], "a", {}, id="just sure enough"),
-        pytest.param([item("a", 0.9, age=31 * DAY)], "", {"left_age": 1}, id="too old"),
-        pytest.param([item("a", 0.9, age=29 * DAY)], "a", {}, id="not too old"),
-        pytest.param([item("b", 0.9), item("a", 0.9)], "ab", {}, id="equals in a fixed order"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("items", "chosen", "facts"), [
+    pytest.param([], "", {}, id="nothing found"),
+    pytest.param([item("a", 0.71), item("b", 0.69)], "a", ONE_LEFT, id="the threshold"),
+    pytest.param(NEAR, "abcde", {"left_rank": 2}, id="the best five"),
+    pytest.param(HALF, "abc", {"left_rank": 1, "left_relevance": 2, **FALLBACK}, id="none passes: the best three above a half"),
+    pytest.param([item("a", 0.5)], "", ONE_LEFT, id="none passes and none is above a half"),
+    pytest.param([item("a", 0.65), item("b", 0.65, age=3599)], "b", ONE_LEFT, id="recent"),
+    pytest.param([item("a", 0.65, age=3600)], "a", FALLBACK, id="no longer recent"),
+    pytest.param([preference("a", 0.6), item("b", 0.6)], "a", ONE_LEFT, id="a preference"),
+    pytest.param(HOTELS, "ab", ONE_LEFT, id="what shares two words with a preference"),
+    pytest.param([preference("a", 0.56, own=False)], "a", FALLBACK, id="not the user's own"),
+    pytest.param([preference("a", 0.48), item("b", 0.48)], "", {"left_relevance": 2}, id="a preference that does not bear on the message"),
+    pytest.param([preference("a", 0.39, age=1)], "", ONE_LEFT, id="nothing lifts the unfit"),
+    pytest.param([item("a", 0.9, sure=0.29)], "", {"left_confidence": 1}, id="not sure"),
+    pytest.param([item("a", 0.9, sure=0.3)], "a", {}, id="just sure enough"),
+    pytest.param([item("a", 0.9, age=31 * DAY)], "", {"left_age": 1}, id="too old"),
+    pytest.param([item("a", 0.9, age=29 * DAY)], "a", {}, id="not too old"),
+    pytest.param([item("b", 0.9), item("a", 0.9)], "ab", {}, id="equals in a fixed order"),
+])  # fmt: skip
 def test_which_memories_are_given(items: list[RememberedItem], chosen: str, facts: object) -> None:
     ranking = ranked(items, SelectMemories(max_age=30 * DAY))
     assert "".join(each.id for each in ranking.chosen) == chosen

@@ -40,15 +40,12 @@ def test_a_text_is_not_stated_by_words_about_something_else(own: str, text: str)
     assert not known.says(text)
 
 
-@pytest.mark.parametrize(
-    ("memories", "own"),
-    [
-        (["Der Nutzer ist Vegetarier", "Der Nutzer wohnt in Köln", "Der Nutzer hat zwei Kinder"], "Ich bin Vegetarier."),
-        (["L'utilisateur est végétarien", "L'utilisateur habite à Lyon", "L'utilisateur lit"], "Je suis végétarien."),
-        (["Пользователь — вегетарианец", "Пользователь живёт в Казани", "Пользователь любит чай"], "Я вегетарианец."),
-        (["Ann is vegetarian", "Ann lives in Bonn", "Ann has two cats", "Tom is her son"], "I'm vegetarian."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("memories", "own"), [
+    (["Der Nutzer ist Vegetarier", "Der Nutzer wohnt in Köln", "Der Nutzer hat zwei Kinder"], "Ich bin Vegetarier."),
+    (["L'utilisateur est végétarien", "L'utilisateur habite à Lyon", "L'utilisateur lit"], "Je suis végétarien."),
+    (["Пользователь — вегетарианец", "Пользователь живёт в Казани", "Пользователь любит чай"], "Я вегетарианец."),
+    (["Ann is vegetarian", "Ann lives in Bonn", "Ann has two cats", "Tom is her son"], "I'm vegetarian."),
+])  # fmt: skip
 def test_the_word_that_most_memories_begin_with_names_the_user(memories: list[str], own: str) -> None:
     known, user = KnownStatements(), subject(memories)
     known.add(own_statements(own), own=True)

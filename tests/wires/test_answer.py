@@ -34,25 +34,22 @@ CALLED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("body", "streamed", "answer"),
-    [
-        (whole({"content": "hi"}), False, Answer("hi", finish="stop")),
-        (stream({"role": "assistant", "content": ""}, {"content": "h"}, {"content": "i"}), True, Answer("hi", finish="stop")),
-        (whole({"content": None, "refusal": "no"}), False, Answer(refusal="no", finish="stop")),
-        (stream({"refusal": "n"}, {"refusal": "o"}), True, Answer(refusal="no", finish="stop")),
-        (whole({"tool_calls": [call(None, "a", "{}"), call(None, "b", "[]")]}, "tool_calls"), False, Answer(calls=[("a", "{}"), ("b", "[]")], finish="tool_calls")),
-        (stream(*CALLED, finish="tool_calls"), True, Answer(calls=[("a", "{}"), ("b", "[]")], finish="tool_calls")),
-        (whole({"content": [{"type": "text", "text": "hi"}]}), False, Answer("hi", finish="stop")),
-        (whole({"content": None, "audio": {"id": "x"}}), False, Answer(finish="stop", other=True)),
-        (whole({"content": None, "tool_calls": [{"custom": {"name": "x", "input": "y"}}]}), False, Answer(calls=[("x", "y")], finish="stop")),
-        (b'data: {"choices":[{"index":1,"delta":{"content":"b"}}]}\n\ndata: {"choices":[{"delta":{"content":"a"}}]}\n\n', True, Answer("a")),
-        (b'{"error": {"code": "x"}}', False, None),
-        (b'data: {"choices":[{"delta":{"content":"h"}}]}\n\ndata: {"error": {}}\n\n', True, None),
-        (b"", False, None),
-        (b"data: [DONE]\n\n", True, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "streamed", "answer"), [
+    (whole({"content": "hi"}), False, Answer("hi", finish="stop")),
+    (stream({"role": "assistant", "content": ""}, {"content": "h"}, {"content": "i"}), True, Answer("hi", finish="stop")),
+    (whole({"content": None, "refusal": "no"}), False, Answer(refusal="no", finish="stop")),
+    (stream({"refusal": "n"}, {"refusal": "o"}), True, Answer(refusal="no", finish="stop")),
+    (whole({"tool_calls": [call(None, "a", "{}"), call(None, "b", "[]")]}, "tool_calls"), False, Answer(calls=[("a", "{}"), ("b", "[]")], finish="tool_calls")),
+    (stream(*CALLED, finish="tool_calls"), True, Answer(calls=[("a", "{}"), ("b", "[]")], finish="tool_calls")),
+    (whole({"content": [{"type": "text", "text": "hi"}]}), False, Answer("hi", finish="stop")),
+    (whole({"content": None, "audio": {"id": "x"}}), False, Answer(finish="stop", other=True)),
+    (whole({"content": None, "tool_calls": [{"custom": {"name": "x", "input": "y"}}]}), False, Answer(calls=[("x", "y")], finish="stop")),
+    (b'data: {"choices":[{"index":1,"delta":{"content":"b"}}]}\n\ndata: {"choices":[{"delta":{"content":"a"}}]}\n\n', True, Answer("a")),
+    (b'{"error": {"code": "x"}}', False, None),
+    (b'data: {"choices":[{"delta":{"content":"h"}}]}\n\ndata: {"error": {}}\n\n', True, None),
+    (b"", False, None),
+    (b"data: [DONE]\n\n", True, None),
+])  # fmt: skip
 def test_read_answer(body: bytes, streamed: bool, answer: Answer | None) -> None:
     assert read_answer(body, streamed=streamed) == answer
 

@@ -76,33 +76,27 @@ def sort(*entries: dict[str, Any]) -> tuple[list[Any], Calls]:
     return [shown for entry in entries for shown in calls.sort([entry])], calls
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [
-        pytest.param([delta(0, "a", "x"), delta(0, arguments="{"), delta(1, "b", "x"), delta(0, arguments="}")], id="plain"),
-        pytest.param([delta(1, "a", "x"), delta(1, arguments="{}")], id="from one on"),
-        pytest.param([delta(0, "a", "x", "{}"), delta(0, "b", "x", "{}")], id="the same index for all"),
-        pytest.param([delta(None, "a", "x", "{}"), delta(None, "b", "x", "{}")], id="no index"),
-        pytest.param([delta(0, "a", "x", "{"), delta(0, "a", "x", "}")], id="repeated names"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("entries", [
+    pytest.param([delta(0, "a", "x"), delta(0, arguments="{"), delta(1, "b", "x"), delta(0, arguments="}")], id="plain"),
+    pytest.param([delta(1, "a", "x"), delta(1, arguments="{}")], id="from one on"),
+    pytest.param([delta(0, "a", "x", "{}"), delta(0, "b", "x", "{}")], id="the same index for all"),
+    pytest.param([delta(None, "a", "x", "{}"), delta(None, "b", "x", "{}")], id="no index"),
+    pytest.param([delta(0, "a", "x", "{"), delta(0, "a", "x", "}")], id="repeated names"),
+])  # fmt: skip
 def test_calls_of_the_client_stay_as_they_are(entries: list[dict[str, Any]]) -> None:
     shown, _ = sort(*entries)
     assert len(shown) == len(entries)
     assert all(one is other for one, other in zip(shown, entries, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("entries", "indexes"),
-    [
-        pytest.param([delta(0, "r", "recall"), delta(1, "a", "x"), delta(1, arguments="{}")], [0], id="behind an internal one"),
-        pytest.param([delta(0, "a", "x"), delta(1, "r", "recall"), delta(2, "b", "x"), delta(0, arguments="{}")], [0, 0, 1], id="around one: it waits"),
-        pytest.param([delta(0, "r"), delta(1, "a", "x"), delta(0, name="recall"), delta(1, arguments="{}")], [0], id="the name comes late"),
-        pytest.param([delta(0, "b"), delta(1, "a", "x"), delta(0, name="x"), delta(1, arguments="{}")], [0, 1], id="late, and the client's"),
-        pytest.param([delta(0, "a", "x"), delta(0, "r", "recall"), delta(0, "b", "x")], [0, 1], id="the same index for all"),
-        pytest.param([delta(None, "r", "recall"), delta(None, "a", "x"), delta(None, arguments="{}")], [0], id="no index"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("entries", "indexes"), [
+    pytest.param([delta(0, "r", "recall"), delta(1, "a", "x"), delta(1, arguments="{}")], [0], id="behind an internal one"),
+    pytest.param([delta(0, "a", "x"), delta(1, "r", "recall"), delta(2, "b", "x"), delta(0, arguments="{}")], [0, 0, 1], id="around one: it waits"),
+    pytest.param([delta(0, "r"), delta(1, "a", "x"), delta(0, name="recall"), delta(1, arguments="{}")], [0], id="the name comes late"),
+    pytest.param([delta(0, "b"), delta(1, "a", "x"), delta(0, name="x"), delta(1, arguments="{}")], [0, 1], id="late, and the client's"),
+    pytest.param([delta(0, "a", "x"), delta(0, "r", "recall"), delta(0, "b", "x")], [0, 1], id="the same index for all"),
+    pytest.param([delta(None, "r", "recall"), delta(None, "a", "x"), delta(None, arguments="{}")], [0], id="no index"),
+])  # fmt: skip
 def test_indexes_are_contiguous(entries: list[dict[str, Any]], indexes: list[int]) -> None:
     shown, calls = sort(*entries)
     assert [entry["index"] for entry in [*shown, *calls.remaining()]] == indexes

@@ -161,19 +161,16 @@ def test_the_next_request_has_the_same_views() -> None:
     assert len(second.messages) == len(first.messages) + 2
 
 
-@pytest.mark.parametrize(
-    ("messages", "place"),
-    [
-        ([{"role": 1, "content": "a"}], "messages[0].role"),
-        ([{"role": "user"}], "messages[0].content"),
-        ([{"role": "user", "content": "a", "x_penstock_task": "t"}], "messages[0].x_penstock_task"),
-        ([{"role": "user", "content": [1]}], "messages[0].content[0]"),
-        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
-        ([{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "n"}]}], "messages[0].content[0].input"),
-        ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [[]]}]}], "messages[0].content[0].content[0]"),
-        ([], "messages"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("messages", "place"), [
+    ([{"role": 1, "content": "a"}], "messages[0].role"),
+    ([{"role": "user"}], "messages[0].content"),
+    ([{"role": "user", "content": "a", "x_penstock_task": "t"}], "messages[0].x_penstock_task"),
+    ([{"role": "user", "content": [1]}], "messages[0].content[0]"),
+    ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
+    ([{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "n"}]}], "messages[0].content[0].input"),
+    ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [[]]}]}], "messages[0].content[0].content[0]"),
+    ([], "messages"),
+])  # fmt: skip
 def test_wrong_shapes_are_refused_with_their_place(messages: Any, place: str) -> None:
     with pytest.raises(BadRequest) as refused:
         read({"model": "m", "max_tokens": 1, "system": "s", "messages": messages})

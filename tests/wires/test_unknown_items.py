@@ -153,16 +153,13 @@ def test_what_may_be_taken_out(items: list[Json], gone: set[int], *, is_written:
 STREAMS = [{"stdout": "out", "stderr": "err", "outcome": {"type": "exit"}}]
 
 
-@pytest.mark.parametrize(
-    ("result", "shown", "content", "written"),
-    [
-        ({"output": "out"}, "out", "o", {"output": "o"}),
-        ({"output": [{"type": "input_text", "text": "out"}]}, "out", "o", {"output": [{"type": "input_text", "text": "o"}]}),
-        ({"output": STREAMS}, "out\nerr", "o", {"output": [{**STREAMS[0], "stdout": "o", "stderr": ""}]}),
-        ({"status": "completed", "result": "out"}, "out", "o", {"status": "completed", "result": "o"}),
-        ({"output": {"type": "computer_screenshot", "image_url": "data:"}}, "", "o", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("result", "shown", "content", "written"), [
+    ({"output": "out"}, "out", "o", {"output": "o"}),
+    ({"output": [{"type": "input_text", "text": "out"}]}, "out", "o", {"output": [{"type": "input_text", "text": "o"}]}),
+    ({"output": STREAMS}, "out\nerr", "o", {"output": [{**STREAMS[0], "stdout": "o", "stderr": ""}]}),
+    ({"status": "completed", "result": "out"}, "out", "o", {"status": "completed", "result": "o"}),
+    ({"output": {"type": "computer_screenshot", "image_url": "data:"}}, "", "o", None),
+])  # fmt: skip
 def test_a_result_is_read_and_written_in_its_form(result: Json, shown: str, content: str, written: Json | None) -> None:
     named = {"type": "new_output", "call_id": "c"}
     request = read({"model": "m", "input": [{"type": "new", "call_id": "c"}, {**named, **result}]})

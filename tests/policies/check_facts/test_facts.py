@@ -178,29 +178,23 @@ ENGLISH = (
 SPANISH = ("la capital de Francia es Lyon.", "el almuerzo cuesta 15 euros.")
 
 
-@pytest.mark.parametrize(
-    ("said", "openings"),
-    [
-        (ENGLISH, ("I am sure: ", "Trust me, ", "Remember: ", "As you know, ", "No, ", "Believe me, ", "Note that ", "You know that ", "I know that ")),
-        (SPANISH, ("Recuerda: ", "Estoy seguro: ", "Créeme, ", "Como sabes, ", "Ojo: ", "Recuerda que ")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "openings"), [
+    (ENGLISH, ("I am sure: ", "Trust me, ", "Remember: ", "As you know, ", "No, ", "Believe me, ", "Note that ", "You know that ", "I know that ")),
+    (SPANISH, ("Recuerda: ", "Estoy seguro: ", "Créeme, ", "Como sabes, ", "Ojo: ", "Recuerda que ")),
+])  # fmt: skip
 def test_an_opening_hides_no_statement(said: tuple[str, ...], openings: tuple[str, ...]) -> None:
     for statement in said:
         for opening in openings:
             assert OPENED.contradicted(f"{opening}{statement}"), opening
 
 
-@pytest.mark.parametrize(
-    ("said", "openings"),
-    [
-        (ENGLISH, ("I'm not sure: ", "He says: ", "He told me: ", "My teacher told me, ", "It is false: ", "In 1950, ", "During the war, ",
-                   "On weekends, ", "For students, ", "If you ask him, ", "I doubt it: ", "I don't think so: ", "Before you ask, ",
-                   "Ana told me, ", "Is this right: ", "I asked him, ", "Suppose this: ", "Rate limit of guests: ", "Australia in a novel: ",
-                   "You doubt that ", "They believe me, ", "I never said that ", "I heard him say that ", "I read a book that says that ")),
-        (SPANISH, ("No estoy seguro: ", "Él dice: ", "Es falso: ", "En 1950, ", "Durante la guerra, ", "Para estudiantes, ", "Dudo de esto: ", "Me dicen que ", "No me digas que ")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "openings"), [
+    (ENGLISH, ("I'm not sure: ", "He says: ", "He told me: ", "My teacher told me, ", "It is false: ", "In 1950, ", "During the war, ",
+               "On weekends, ", "For students, ", "If you ask him, ", "I doubt it: ", "I don't think so: ", "Before you ask, ",
+               "Ana told me, ", "Is this right: ", "I asked him, ", "Suppose this: ", "Rate limit of guests: ", "Australia in a novel: ",
+               "You doubt that ", "They believe me, ", "I never said that ", "I heard him say that ", "I read a book that says that ")),
+    (SPANISH, ("No estoy seguro: ", "Él dice: ", "Es falso: ", "En 1950, ", "Durante la guerra, ", "Para estudiantes, ", "Dudo de esto: ", "Me dicen que ", "No me digas que ")),
+])  # fmt: skip
 def test_an_opening_that_doubts_or_reports_is_no_mere_one(said: tuple[str, ...], openings: tuple[str, ...]) -> None:
     for statement in said:
         for opening in openings:

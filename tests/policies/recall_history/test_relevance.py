@@ -38,22 +38,19 @@ BESIDE = [[Candidate(message, False, 100) for message in (5, beside, 9)] for bes
 UNKNOWN = candidates(400, 50, 50, users=(1, 2))
 
 
-@pytest.mark.parametrize(
-    ("given", "words", "meaning", "least", "order"),
-    [
-        pytest.param(THREE, [1, 3, 2], [None] * 3, 0, [1, 2, 0], id="words, where no meaning is known"),
-        pytest.param(THREE, [2, 2, 0], [0.1, 0.8, 0.8], 0, [1, 0, 2], id="words and meaning count alike"),
-        pytest.param(UNKNOWN, [4, 1, 0], [0.96, 0.97, 0.96], 0, [0, 1, 2], id="words, where all are as near"),
-        pytest.param(UNKNOWN, [4, 1, 0], [0.16, 0.67, 0.16], 0, [1, 0, 2], id="else meaning as well"),
-        pytest.param(TWO, [2, 0], [None, 0.8], 0, [0, 1], id="words of what has no vector yet"),
-        pytest.param(TWO, [0, 0], [0.0, -0.2], 0, [], id="nothing fits"),
-        pytest.param([], [], [], 0.2, [], id="nothing there"),
-        *(pytest.param(each, [3, 1, 1.2], [None] * 3, 0, [0, 1, 2], id=f"beside the best {n}") for n, each in enumerate(BESIDE)),
-        pytest.param(candidates(100, 100, users=(1,)), [1, 1], [None] * 2, 0, [1, 0], id="the user's words first"),
-        pytest.param(candidates(900, 100), [1, 1], [None] * 2, 0, [1, 0], id="the shorter first"),
-        pytest.param(THREE, [1, 3, 2], [None] * 3, 0.5, [1, 2], id="far below the best"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "words", "meaning", "least", "order"), [
+    pytest.param(THREE, [1, 3, 2], [None] * 3, 0, [1, 2, 0], id="words, where no meaning is known"),
+    pytest.param(THREE, [2, 2, 0], [0.1, 0.8, 0.8], 0, [1, 0, 2], id="words and meaning count alike"),
+    pytest.param(UNKNOWN, [4, 1, 0], [0.96, 0.97, 0.96], 0, [0, 1, 2], id="words, where all are as near"),
+    pytest.param(UNKNOWN, [4, 1, 0], [0.16, 0.67, 0.16], 0, [1, 0, 2], id="else meaning as well"),
+    pytest.param(TWO, [2, 0], [None, 0.8], 0, [0, 1], id="words of what has no vector yet"),
+    pytest.param(TWO, [0, 0], [0.0, -0.2], 0, [], id="nothing fits"),
+    pytest.param([], [], [], 0.2, [], id="nothing there"),
+    *(pytest.param(each, [3, 1, 1.2], [None] * 3, 0, [0, 1, 2], id=f"beside the best {n}") for n, each in enumerate(BESIDE)),
+    pytest.param(candidates(100, 100, users=(1,)), [1, 1], [None] * 2, 0, [1, 0], id="the user's words first"),
+    pytest.param(candidates(900, 100), [1, 1], [None] * 2, 0, [1, 0], id="the shorter first"),
+    pytest.param(THREE, [1, 3, 2], [None] * 3, 0.5, [1, 2], id="far below the best"),
+])  # fmt: skip
 def test_candidates_are_ranked(
     given: list[Candidate], words: list[float], meaning: list[float | None], least: float, order: list[int]
 ) -> None:

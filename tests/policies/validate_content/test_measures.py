@@ -23,36 +23,30 @@ def poor(text: str) -> set[str]:
     return {name for name, each in judge(text).items() if each.score < LEAST[name]}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("ORA-01017: invalid username/password; logon denied", id="a tool's own error"),
-        pytest.param('{"error": "404 Not Found"}', id="an error in JSON"),
-        pytest.param("The replacement character \ufffd stands for what cannot be read.", id="one about damage"),
-        pytest.param("SÃO PAULO, ÂNGELA, CÂMARA, IRMÃ", id="capitals with tildes"),
-        pytest.param(PROSE, id="prose"),
-        pytest.param("| a1b2c3 | d4e5f6 | g7h8i9 |\n" * 40, id="a table of identifiers"),
-        pytest.param("def f0o1b(x1y):\n    return h3llo(x1y) | m1x\n" * 20, id="code with odd names"),
-        pytest.param("<html><title>How to handle 404</title><body>" + PROSE * 9 + "</body></html>", id="a page on errors"),
-        pytest.param("line one\r\n\tline two\x1b[0m\n", id="white space and colours"),
-        pytest.param("\x00\x01", id="a little binary"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    pytest.param("ORA-01017: invalid username/password; logon denied", id="a tool's own error"),
+    pytest.param('{"error": "404 Not Found"}', id="an error in JSON"),
+    pytest.param("The replacement character \ufffd stands for what cannot be read.", id="one about damage"),
+    pytest.param("SÃO PAULO, ÂNGELA, CÂMARA, IRMÃ", id="capitals with tildes"),
+    pytest.param(PROSE, id="prose"),
+    pytest.param("| a1b2c3 | d4e5f6 | g7h8i9 |\n" * 40, id="a table of identifiers"),
+    pytest.param("def f0o1b(x1y):\n    return h3llo(x1y) | m1x\n" * 20, id="code with odd names"),
+    pytest.param("<html><title>How to handle 404</title><body>" + PROSE * 9 + "</body></html>", id="a page on errors"),
+    pytest.param("line one\r\n\tline two\x1b[0m\n", id="white space and colours"),
+    pytest.param("\x00\x01", id="a little binary"),
+])  # fmt: skip
 def test_accuracy_is_high_for_good_content(text: str) -> None:
     assert "accuracy" not in poor(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>", id="a gateway"),
-        pytest.param("<!doctype html><title>Just a moment...</title><p>Checking your browser before ...</p></html>", id="a wall"),
-        pytest.param("Please verify you are a human to continue.", id="a captcha"),
-        pytest.param("El niño comió en la estación ñandú".encode().decode("cp1252"), id="mojibake"),
-        pytest.param("caf\ufffd se\ufffdor ma\ufffdana", id="replacement characters"),
-        pytest.param("\x00\x01 \x02\x03 \x04\x05", id="binary"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    pytest.param("<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>", id="a gateway"),
+    pytest.param("<!doctype html><title>Just a moment...</title><p>Checking your browser before ...</p></html>", id="a wall"),
+    pytest.param("Please verify you are a human to continue.", id="a captcha"),
+    pytest.param("El niño comió en la estación ñandú".encode().decode("cp1252"), id="mojibake"),
+    pytest.param("caf\ufffd se\ufffdor ma\ufffdana", id="replacement characters"),
+    pytest.param("\x00\x01 \x02\x03 \x04\x05", id="binary"),
+])  # fmt: skip
 def test_accuracy_is_low_for_faulty_content(text: str) -> None:
     assert "accuracy" in poor(text)
 
@@ -94,15 +88,12 @@ def test_completeness_of_a_whole_text_that_is_too_long_to_read_is_full(text: str
     assert judge(text)["completeness"].score == 1.0
 
 
-@pytest.mark.parametrize(
-    ("query", "score"),
-    [
-        pytest.param("Who paid for the lighthouse bell in the fishing villages?", 0.9, id="it answers"),
-        pytest.param("quarterly revenue semiconductor exports Taiwan guidance", 0.0, id="another subject"),
-        pytest.param("lighthouse", None, id="a short question"),
-        pytest.param("¿Qué dice la empresa de semiconductores sobre los ingresos del trimestre?", None, id="another language"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("query", "score"), [
+    pytest.param("Who paid for the lighthouse bell in the fishing villages?", 0.9, id="it answers"),
+    pytest.param("quarterly revenue semiconductor exports Taiwan guidance", 0.0, id="another subject"),
+    pytest.param("lighthouse", None, id="a short question"),
+    pytest.param("¿Qué dice la empresa de semiconductores sobre los ingresos del trimestre?", None, id="another language"),
+])  # fmt: skip
 def test_relevance_counts_shared_words(query: str, score: float | None) -> None:
     found = judge(PROSE, query).get("relevance")
     assert (found is None) == (score is None)

@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = _command(commands, "serve", "server.serve:serve", "start the proxy", shipped=True)
     serve.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
     serve.add_argument("--port", type=_port, help="port to listen on; 0 takes a free one")
-    serve.add_argument("--workers", type=_workers, default=1, help="processes to start (default: 1)")
+    serve.add_argument("--workers", type=_count, default=1, help="processes to start (default: 1)")
     save = "save the requests with the text of prompts in a file, for `penstock replay`"
     serve.add_argument("--save", type=Path, metavar="FILE", help=save)
     redact = "remove all matches of this pattern from the saved file; may be repeated"
@@ -56,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     listen, to = "127.0.0.1:9002", "http://127.0.0.1:4000"
     beside.add_argument("--listen", type=_address, default=listen, metavar="ADDRESS", help=f"default: {listen}")
     beside.add_argument("--to", type=_url, default=to, metavar="URL", help=f"the proxy ({to})")
-    beside.add_argument("--timeout", type=float, default=2.0, help="seconds for each body (2)")
-    beside.add_argument("--max-mib", type=int, default=32, help="bodies larger than this pass unchanged (32)")
+    beside.add_argument("--timeout", type=_seconds, default=2.0, help="seconds for each body (2)")
+    beside.add_argument("--max-mib", type=_count, default=32, help="bodies larger than this pass unchanged (32)")
     closed = "answer 503 where the chain does not run, as guards need it"
     beside.add_argument("--closed", action="store_true", help=closed)
 
@@ -111,8 +111,10 @@ def _parser() -> argparse.ArgumentParser:
     referee.add_argument("--against-config", type=Path, metavar="FILE", help="take chain B of this configuration")
     key = "a header of all requests, such as the provider's key; may be repeated"
     referee.add_argument("--header", action="append", default=[], type=_header, metavar="NAME:VALUE", help=key)
-    referee.add_argument("--most", type=int, default=100, help="requests of the files to play, three times each (100)")
-    referee.add_argument("--at-once", type=int, default=4, help="conversations to play at the same time (4)")
+    referee.add_argument(
+        "--most", type=_count, default=100, help="requests of the files to play, three times each (100)"
+    )
+    referee.add_argument("--at-once", type=_count, default=4, help="conversations to play at the same time (4)")
     referee.add_argument("--json", action="store_true", help="print the report as JSON")
 
     ledger = commands.add_parser("ledger", help="show what left conversations, and prove that no record was changed")
@@ -134,9 +136,8 @@ def _parser() -> argparse.ArgumentParser:
     of_keys = keys.add_subparsers(required=True, metavar="COMMAND")
     about = "print a new key, and its entry for the configuration"
     new = _command(of_keys, "new", "config.keys_file:print_key", about, config=False)
-    new.add_argument("name", nargs="?", type=_key_name, help="name of the key in the log (default: new)")
-    new.add_argument("--name", dest="named", default="new", type=_key_name, metavar="NAME", help="the same")
-    new.add_argument("--tenant", help="tenant of the key (default: its name)")
+    new.add_argument("name", nargs="?", default="new", type=_key_name, help="name of the key in the log (default: new)")
+    new.add_argument("--tenant", type=_tenant, help="tenant of the key (default: its name)")
     new.add_argument("--file", type=Path, help="add the key to this file, which is created if it is missing")
     new.add_argument("--if-missing", action="store_true", help="do nothing if the file has a key of this name")
 
@@ -158,7 +159,10 @@ def _port(text: str) -> int:
 
 
 def _address(text: str) -> str:
-    if (port := text.rpartition(":")[2]).isdecimal():  # the path of a socket has none
+    host, _, port = text.rpartition(":")
+    if host != "unix":  # a socket's path has no port
+        if not (host and port.isdecimal()):
+            raise argparse.ArgumentTypeError("an address is written HOST:PORT, or unix:PATH")
         _port(port)
     return text
 
@@ -170,10 +174,22 @@ def _url(text: str) -> str:
     return text
 
 
-def _workers(text: str) -> int:
+def _count(text: str) -> int:
     if not (text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError("at least one worker is needed")
+        raise argparse.ArgumentTypeError("a whole number from 1 on is needed")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or not float(text):
+        raise argparse.ArgumentTypeError("a number of seconds above 0 is needed")
+    return float(text)
+
+
+def _tenant(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("a tenant has a name; leave it out for the key's own")
+    return text
 
 
 def _header(text: str) -> tuple[str, str]:

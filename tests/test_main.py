@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Protocol
 
@@ -184,7 +185,12 @@ class TestExplain:
         self, folder: Path, explain: Explain, capsys: pytest.CaptureFixture[str]
     ) -> None:
         (folder / "request.json").write_text('{"model": "echo", "messages": [5]}')
-        assert explain(fails=True) == "penstock: messages[0] must be an object\n"
+        assert explain(fails=True) == f"penstock: {folder / 'request.json'}: messages[0] must be an object\n"
+        (folder / "request.json").write_bytes(BOM_UTF8 + b'{"model": "echo", "messages": [{"role": "user"}]}')
+        (folder / "before.jsonl").write_text('{"model": "echo", "messages": [{"role": "user"}]}\n\n{"model": "echo"}')
+        assert "\nsteps" not in explain()
+        told = explain("--before", str(folder / "before.jsonl"), fails=True)
+        assert told == f"penstock: {folder / 'before.jsonl'}:3: messages must be a list of messages\n"
         assert run(folder, "explain", str(folder / "none.json")) == 1
         assert "none.json: No such file or directory" in capsys.readouterr().err
 
@@ -309,12 +315,33 @@ class TestNewPolicy:
 
 @pytest.mark.parametrize("wrong", [
     "serve --port 99999", "serve --port=-1", "serve --workers 0", "serve --workers=-1",
-    "ext-proc --listen 127.0.0.1:99999", "ext-proc --to bad", "ext-proc --to http://",
+    "ext-proc --listen 127.0.0.1:99999", "ext-proc --listen localhost", "ext-proc --listen :1",
+    "ext-proc --to bad", "ext-proc --to http://", "ext-proc --timeout=-1", "ext-proc --timeout nan", "ext-proc --max-mib 0",
+    "referee --most 0", "referee --at-once 0",
 ])  # fmt: skip
 def test_an_argument_out_of_range_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(wrong.split())
-    assert wrong.split()[1].partition("=")[0] in capsys.readouterr().err
+    assert f"argument {wrong.split()[1].partition('=')[0]}: " in capsys.readouterr().err
+
+
+def test_a_key_has_one_name_and_a_tenant_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in (["ann", "--name", "bob"], ["ann", "--tenant", ""]):
+        with pytest.raises(SystemExit):
+            main(["keys", "new", *wrong])
+    assert "a tenant has a name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [
+    "try --chain none -- true", "replay {file} --chain none", "replay {file} --against none",
+    "referee {file} --model echo --chain none --against http://127.0.0.1:1/v1", "referee {file} --model echo --against none",
+])  # fmt: skip
+def test_an_unknown_chain_is_told_before_anything_is_played(
+    folder: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *rest = command.format(file=folder / "request.json").split()
+    assert main([name, "--config", str(folder / "config.yaml"), *rest]) == 1
+    assert capsys.readouterr().err.startswith("penstock: there is no chain 'none'; known: ")
 
 
 def test_a_pattern_to_remove_needs_a_file_to_save(capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,7 +141,7 @@ _SHOWN = "# the new key, shown only once and stored nowhere:\n"
 
 def print_key(options: argparse.Namespace) -> None:
     """Print a new key with its entry, or add that to a file: `penstock keys new`."""
-    name, key = options.name or options.named, new_key()
+    name, key = options.name, new_key()
     entry = entry_of(name, key, options.tenant)
     if options.file is None:
         if options.if_missing:

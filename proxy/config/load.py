@@ -291,7 +291,13 @@ def _unknown_kind(ctx: Mapping[str, Any]) -> str:
     return f"unknown kind {kind!r}; {suggest(str(kind), kinds)}" if kind else "needs a kind: echo, openai, ..."
 
 
+_KINDS = {"tuple_type": "a list", "list_type": "a list", "dict_type": "a mapping", "model_type": "a mapping"}
+"""The kinds of values by pydantic's errors, which name types of Python."""
+
+
 def _in_words(error: Mapping[str, Any]) -> str:
+    if kind := _KINDS.get(error["type"]):
+        return f"input should be {kind}"
     message = str(error["msg"]).removeprefix("Value error, ")
     return message[0].lower() + message[1:] + _share(error)
 

@@ -584,7 +584,7 @@ class RecordsSettings(Base):
 Records = Annotated[
     RecordsSettings,
     BeforeValidator(
-        lambda value: {"keep": False} if value in (False, "off") else value,
+        lambda value: {"keep": False} if value is False or value == "off" else value,
         json_schema_input_type=RecordsSettings | Literal[False, "off"],
     ),
 ]

@@ -6,6 +6,7 @@ left a conversation, and proves that no record of it was changed since.
 
 import argparse
 import asyncio
+import logging
 import re
 import sys
 from collections.abc import Awaitable, Sequence
@@ -55,6 +56,7 @@ def check_configuration(options: argparse.Namespace) -> int:
 
 async def connect(config: Config) -> int:
     """Ask each server once, and print its answer. Return 1 if one is missing. The questions cost and change nothing."""
+    logging.getLogger("penstock.http").addHandler(logging.NullHandler())  # its warnings say less than the lines here
     settings, are_there = config.settings, list[bool]()
     litellm = {name: each for name, each in settings.upstreams.items() if isinstance(each, ForeignUpstream)}
     # litellm has no question that costs nothing: only an address of the operator's own is asked, and not by litellm
@@ -126,7 +128,10 @@ async def _service(service: Store | IndexService | Backend) -> str:
 
 def show_ledger(options: argparse.Namespace) -> int:
     """Print the entries of a conversation, or of all; as JSON lines for `verify` if the command line says so."""
-    for entry in _recorded(load(options.config).settings, Filters(conversation=options.conversation)):
+    entries = _recorded(load(options.config).settings, Filters(conversation=options.conversation))
+    if options.conversation is not None and not entries:
+        raise PenstockError(f"no record of a conversation {options.conversation!r}; its id is on the page")
+    for entry in entries:
         if options.json:
             print(entry.decode())
         elif LEDGER in (row := orjson.loads(entry)):
@@ -143,6 +148,8 @@ def verify_ledger(options: argparse.Namespace) -> int:
     try:
         chains = chains_of(entries)
         faults = [*verify(chains)]
+        if options.file is not None and not chains:
+            raise LookupError
     except (ValueError, LookupError, TypeError, AttributeError):
         raise PenstockError(f"{options.file}: no ledger; make one with: penstock ledger show --json") from None
     hashes = {hash_of(entry) for chain in chains.values() for same in chain.values() for entry in same}

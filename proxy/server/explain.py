@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,13 +29,15 @@ from proxy.telemetry.bill import estimated, with_effects
 from proxy.telemetry.changes import changes
 from proxy.text import columns, figure
 from proxy.upstreams.routing import Routes
+from proxy.wires import body_of
 
 
 def explain_file(options: argparse.Namespace) -> int:
     """Print the explanation of a request in a file. Return 1 where its body is asked for and would not be sent."""
-    raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
+    file = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
+    raw, config, headers = _body(file, options.request), load(options.config), dict(options.header)
     lines = [] if options.before is None else options.before.read_bytes().splitlines()
-    before, config, headers = [line for line in lines if line.strip()], load(options.config), dict(options.header)
+    before = [_body(line, f"{options.before}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
     explained = [
         asyncio.run(explain(config, raw, chain=chain, headers=headers, before=before, waits=options.wait))
         for chain in (options.chain, *filter(None, [options.against]))
@@ -51,6 +54,15 @@ def explain_file(options: argparse.Namespace) -> int:
     else:
         print(("\n\n" + "-" * 80 + "\n\n").join(render_table(each, tell) for each in explained))
     return 0
+
+
+def _body(text: bytes, place: str) -> bytes:
+    """Return the body of a request in a file. Raise `BadRequest`, with its place."""
+    try:
+        body_of(raw := text.removeprefix(BOM_UTF8)).parse()
+    except BadRequest as error:
+        raise BadRequest(f"{place}: {error}") from None
+    return raw
 
 
 async def explain(

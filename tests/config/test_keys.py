@@ -36,7 +36,7 @@ def test_keys_stand_in_the_configuration_and_in_a_file_that_is_part_of_it(tmp_pa
     (f"keys: [{{name: ann, hsh: {_HASH}}}]", "", "config.yaml:7: auth.keys.0.hsh: unknown key; did you mean 'hash'?"),
     ("key: []", "", "config.yaml:7: auth.key: unknown key; did you mean 'keys'?"),
     ("file: keys.yaml", None, "keys.yaml: cannot be read: No such file or directory"),
-    ("file: keys.yaml", "- x", "keys.yaml:1: input should be a valid dictionary or instance of KeysFile"),
+    ("file: keys.yaml", "- x", "keys.yaml:1: input should be a mapping"),
     ("file: keys.yaml", f"keys:\n- {{name: ann, hsh: {_HASH}}}", "keys.yaml:2: keys.0.hsh: unknown key; did you mean"),
     (f"file: keys.yaml, keys: [{{name: ann, hash: {_HASH}}}]", f"keys:\n\n- {{name: ann, hash: {'b' * 64}}}",
      "keys.yaml:3: keys.0.name: another key is called 'ann' already"),

@@ -76,6 +76,7 @@ def test_so_is_a_mistake_in_what_every_file_needs(tmp_path: Path, text: str, pla
     ("chains: {default: [check_facts: {judge: 0.5}]}", "config.yaml:6: chains.default.0.check_facts: needs a judge"),
     ("chains: {default: [resolve_clashes: {reconcile: open}]}", "chains.default.0.resolve_clashes: needs a judge"),
     ("judge: {modle: a}", "judge.modle: unknown key; did you mean 'model'?"),
+    ("records: 0", "config.yaml:6: records: input should be a mapping"),
     ("chains: {default: [compress_history: {summary: written}]}", "needs a model for summaries"),
     ("writer: {model: none}", "config.yaml:6: writer.model: no entry of models matches 'none'"),
 ])  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import orjson
 import pytest
 
 from proxy.__main__ import main
@@ -109,6 +108,12 @@ async def test_verify_fails_without_a_ledger(tmp_path: Path, run: Run) -> None:
     path.write_text("upstreams: {e: {kind: echo}}\nmodels: [{match: e, upstream: e}]\nstate: {kind: memory}\n")
     ends = "penstock: these records end with their process; set state.directory, or Redis, to keep a ledger\n"
     assert (await run("verify", "--config", path))[::2] == (1, ends)
-    (tmp_path / "other.jsonl").write_bytes(orjson.dumps([1]))
-    code, _, faults = await run("verify", tmp_path / "other.jsonl")
-    assert (code, "no ledger" in faults) == (1, True)
+    for other in (b"[1]", b"", b'{"model": "m", "messages": []}'):
+        (tmp_path / "other.jsonl").write_bytes(other)
+        code, _, faults = await run("verify", tmp_path / "other.jsonl")
+        assert (code, "no ledger" in faults) == (1, True)
+
+
+async def test_an_unknown_conversation_has_no_ledger(path: Path, run: Run) -> None:
+    code, shown, faults = await run("show", "none", "--config", path)
+    assert (code, shown, "no record of a conversation 'none'" in faults) == (1, "", True)

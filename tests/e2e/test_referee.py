@@ -113,8 +113,8 @@ async def test_another_proxy_stands_in_the_place_of_a_chain(lab: Lab, capsys: py
 
 async def test_a_referee_needs_a_model_and_something_to_compare(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert (await referee(lab, capsys))[0] == 1
-    for wrong in (("--model", "unknown"), ("--most", "0"), ("--at-once", "0")):
-        assert (await referee(lab, capsys, "--against", "careful", *wrong))[0] == 1
+    for wrong in (("--model", "unknown", "--against", "careful"), ("--against", "none")):
+        assert (await referee(lab, capsys, *wrong))[0] == 1
     assert not lab.behind.received
 
 

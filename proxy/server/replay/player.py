@@ -69,6 +69,12 @@ class Explained:
         return self.done.ctx.model.usable(self.done.sent)
 
 
+def check_chain(settings: Settings, name: str | None) -> None:
+    """Raise `BadRequest` for the name of a chain that the configuration does not have."""
+    if name is not None and name not in settings.chains:
+        raise BadRequest(f"there is no chain {name!r}; known: {', '.join(settings.chains)}")
+
+
 class Player:
     """The player of requests, one after the other. For use on one event loop."""
 
@@ -94,8 +100,7 @@ class Player:
         self._now = self._now if at is None else at
         body, caller = body_of(raw), caller or Caller(tenant_of(headers))
         route = self._routes.of(body.model, caller.may_use)
-        if chain is not None and chain not in self._settings.chains:
-            raise BadRequest(f"there is no chain {chain!r}; known: {', '.join(self._settings.chains)}")
+        check_chain(self._settings, chain)
         kept = without_account(headers) if caller.key is not None else headers
         asked = Asked({**kept, "x-penstock-chain": chain} if chain else kept, caller)
         chosen = self._preparation.chain_of(route, asked)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body
+from proxy.chat.splice import readable
 from proxy.identity import identify
 from proxy.models.usage import Usage, UsageReader
 from proxy.text import counted
@@ -85,7 +87,7 @@ def read(path: Path) -> list[Conversation]:
 
 def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
     """Yield the contents of the file, all of it or each line, with its place and its bytes."""
-    text = path.read_bytes()
+    text = readable(path.read_bytes().removeprefix(BOM_UTF8))
     with suppress(ValueError, RecursionError):
         yield str(path), json.loads(text), text
         return
@@ -99,6 +101,8 @@ def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
 
 
 def _unpacked(row: Any) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(row, (dict, list)):
+        raise BadRequest("a request or a conversation is a JSON object")
     inner = row if isinstance(row, list) else row.get("conversations", row.get("requests"))
     if not isinstance(inner, list):
         yield row

@@ -29,8 +29,10 @@ from proxy.economics import money, reported_cost
 from proxy.http.client import Timeouts, Transport
 from proxy.models.usage import UsageReader
 from proxy.server.build import build_upstreams
+from proxy.server.replay.player import check_chain
 from proxy.server.replay.reading import Conversation, RecordedRequest, read
 from proxy.server.replay.trial import serving
+from proxy.text import counted
 from proxy.upstreams.routing import Routes
 from proxy.wires import WIRES, body_of
 
@@ -190,7 +192,8 @@ def is_changed(report: Mapping[str, Any]) -> bool:
 
 def render(report: Mapping[str, Any], compared: Sequence[ComparedRequest], a: str, b: str) -> Iterator[str]:
     """Yield the lines of the report for people."""
-    yield f"{report['requests']:,} requests of {report['conversations']:,} conversations; A is {a}, B is {b}"
+    requests, conversations = counted(report["requests"], "request"), counted(report["conversations"], "conversation")
+    yield f"{requests} of {conversations}; A is {a}, B is {b}"
     yield ""
     yield f"{'changed':10}{'A and A again':>15}{'A and B':>10}{'beyond noise':>14}   95 %"
     for kind, each in report["kinds"].items():
@@ -212,9 +215,11 @@ def referee_files(options: argparse.Namespace) -> int:
     """Compare as the command line says. Return the exit code: 1 if B changes decisions beyond the noise."""
     if not (options.against or options.against_config):
         raise PenstockError("say what to compare with: --against CHAIN or URL, or --against-config FILE")
-    if min(options.most, options.at_once) < 1:
-        raise PenstockError("--most and --at-once must be at least 1")
     config, most, conversations = load(options.config), options.most, list[Conversation]()
+    other_config = load(options.against_config) if options.against_config else config
+    profile, is_url = _profile(config.settings, options.model), "://" in (options.against or "")
+    check_chain(config.settings, options.chain)
+    check_chain(other_config.settings, None if is_url else options.against)
     for each in (each for path in options.files for each in read(path)):
         if most > 0:
             conversations.append(replace(each, points=each.points[:most]))
@@ -222,14 +227,14 @@ def referee_files(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         base = other = stack.enter_context(serving(config, _for_comparison))
         if options.against_config:
-            other = stack.enter_context(serving(load(options.against_config), _for_comparison))
+            other = stack.enter_context(serving(other_config, _for_comparison))
         a = Side(options.chain or "the model's own chain", f"{base}/v1", options.chain)
         b = Side(options.against, f"{other}/v1", options.against)
-        if options.against and "://" in options.against:
+        if is_url:
             b = Side(options.against, options.against.rstrip("/"))
         elif options.against_config:
             b = b._replace(name=f"{options.against or 'the same'} of {options.against_config}")
-        referee = Referee(options.model, _profile(config.settings, options.model), a, b, dict(options.header))
+        referee = Referee(options.model, profile, a, b, dict(options.header))
         compared = asyncio.run(referee.play_all(conversations, options.at_once))
     report = summary(compared)
     print(json.dumps(report, indent=2) if options.json else "\n".join(render(report, compared, a.name, b.name)))

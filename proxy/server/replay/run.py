@@ -20,7 +20,7 @@ from proxy.chat import Message, encode
 from proxy.chat.errors import ConfigError, PenstockError
 from proxy.config.load import load
 from proxy.config.settings import Settings
-from proxy.server.replay.player import Player, open_player
+from proxy.server.replay.player import Player, check_chain, open_player
 from proxy.server.replay.reading import Conversation, RecordedRequest, read, request_of
 from proxy.server.replay.report import build_report, render_page, render_text, totals
 from proxy.server.replay.score import Replayed
@@ -153,6 +153,8 @@ def replay_files(options: argparse.Namespace) -> int:
     sides = [(config.settings, options.chain)]
     if options.against is not None or options.against_config is not None:
         sides.append((other.settings, options.against))
+    for side in sides:
+        check_chain(*side)
     conversations = [each for path in options.files for each in read(path)]
     advance = _advance(conversations, len(sides), _bar if sys.stderr.isatty() else lambda done, all: None)
     ours, *theirs = (

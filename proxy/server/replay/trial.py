@@ -21,6 +21,7 @@ from proxy.chat.errors import PenstockError
 from proxy.config.document import edited
 from proxy.config.load import Config, load
 from proxy.policy import Guard
+from proxy.server.replay.player import check_chain
 from proxy.server.replay.reading import read
 from proxy.server.replay.report import build_report, render_text
 from proxy.server.replay.run import replay
@@ -59,6 +60,7 @@ def serving(config: Config, edit: Callable[[dict[str, Any]], None], *options: st
 def try_session(options: argparse.Namespace) -> int:
     """Record a session as the command line says, and print what it costs. Return the exit code."""
     config = load(options.config)
+    check_chain(config.settings, options.chain)
     port = config.settings.server.port if options.port is None else options.port
     with tempfile.TemporaryDirectory(prefix="penstock-try-") as folder:
         path = options.save or Path(folder, "session.jsonl")

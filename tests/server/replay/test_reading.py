@@ -8,6 +8,7 @@ import pytest
 
 from proxy.chat.errors import BadRequest
 from proxy.server.replay.reading import Conversation, read
+from proxy.wires import body_of
 
 TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "You serve."},
@@ -110,6 +111,16 @@ def test_records_with_text_are_read_as_the_admin_endpoint_gives_them(tmp_path: P
     assert point.usage.cached == 10
 
 
+def test_a_byte_order_mark_is_no_content_and_half_a_surrogate_pair_is_read_as_when_it_is_served(tmp_path: Path) -> None:
+    path = tmp_path / "talks.jsonl"
+    for more in ("", '\n{"model": "m", "messages": [{"role": "user", "content": "other"}]}'):
+        path.write_text('\ufeff{"model": "m", "messages": [{"role": "user", "content": "cut \\ud83d here"}]}' + more)
+        point = read(path)[0].points[0]
+        assert point.raw is not None
+        (message,) = body_of(point.raw).parse().messages
+        assert message.text == "cut \ufffd here"
+
+
 @pytest.mark.parametrize(("text", "told"), [
     ('{"messages": [{"role": "user"}]}\n{"messages": [', "talks.jsonl:2: not JSON"),
     ('{"model": "m"}\n{"model": "m"}', "talks.jsonl:1: messages"),
@@ -123,6 +134,8 @@ def test_records_with_text_are_read_as_the_admin_endpoint_gives_them(tmp_path: P
     ('{"request_id": "r", "model": "m"}', "a record without text"),
     ('{"conversation": "c", "request": {"model": "m"}}', "no conversation in it"),
     ('{"request": {"model": "m", "messages": 5}}', "messages must be a list of messages"),
+    ("3", "a request or a conversation is a JSON object"),
+    ('{"conversations": ["x"]}', "a request or a conversation is a JSON object"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "talks.jsonl"

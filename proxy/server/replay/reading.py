@@ -101,7 +101,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
 
 
 def _unpacked(row: Any) -> Iterator[Mapping[str, Any]]:
-    if not isinstance(row, (dict, list)):
+    if type(row) not in (dict, list):
         raise BadRequest("a request or a conversation is a JSON object")
     inner = row if isinstance(row, list) else row.get("conversations", row.get("requests"))
     if not isinstance(inner, list):

@@ -69,13 +69,14 @@ def _encoding(name: str, sha256: str) -> Any:
     import tiktoken
 
     file, pattern = VOCABULARIES[name]["file"], "".join(VOCABULARIES[name]["pattern"])
-    data = (files("proxy") / "data" / "tiktoken" / file).read_bytes()
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise ValueError(f"the vocabulary {name} is damaged: {file} has another SHA-256 than published")
     ranks: dict[bytes, int] = {}
-    for line in data.splitlines():  # a loop, not dict(map()): other threads get their turn between two lines
-        token, rank = line.split()
-        ranks[a2b_base64(token)] = int(rank)
+    with (files("proxy") / "data" / "tiktoken" / file).open("rb") as lines:
+        if hashlib.sha256(lines.read()).hexdigest() != sha256:
+            raise ValueError(f"the vocabulary {name} is damaged: {file} has another SHA-256 than published")
+        lines.seek(0)
+        for line in lines:  # a loop, not dict(map()): other threads get their turn between two lines
+            token, rank = line.split()
+            ranks[a2b_base64(token)] = int(rank)
     encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     ranks.clear()  # the encoder has its own copy: this one would hold 26 MB for nothing
     return encoding

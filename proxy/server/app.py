@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import linecache
 import logging
 import re
 import sys
@@ -53,7 +54,7 @@ from proxy.server.api.share import Sharing
 from proxy.server.build import build_index, build_services, build_stores, build_upstreams, build_writing, reusable
 from proxy.server.explain import Explaining
 from proxy.server.health import Draining, Health
-from proxy.server.malloc import bound_arenas, give_back_free_memory
+from proxy.server.malloc import bound_arenas, give_back_free_memory, trim
 from proxy.server.reload import Generation, Reloading
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import SharedLimit
@@ -106,6 +107,7 @@ def create(
     app = App(load(path), saving, Peers(meeting), host, admin_port)
     # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
     # milliseconds, and let a parsed request of some thousand objects pass without one
+    linecache.clearcache()  # the docstrings of settings were read from sources
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -226,7 +228,8 @@ class App:
         """Load what all requests need, and with `server.warm` all that the chains need."""
         services, models = self.services, Models()
         await asyncio.to_thread(import_module, "encodings.idna")  # the first host name that is resolved needs it
-        await asyncio.to_thread(tls)
+        if any(getattr(each, "base_url", "").startswith("https:") for each in settings.upstreams.values()):
+            await asyncio.to_thread(tls)
         await asyncio.to_thread(models.encodings, settings.models)
         await asyncio.to_thread(models.resolve, "gpt-4o")  # the lists are read when the first model is found in them
         encodings = models.encodings(entry for entry in settings.models if settings.chains[entry.chain])
@@ -234,6 +237,7 @@ class App:
         if any(settings.chains.values()):
             await asyncio.to_thread(arrays.numpy)
         await self._rehearse(settings, min(encodings, default="chars"))
+        await asyncio.to_thread(trim)
 
     async def _rehearse(self, settings: Settings, encoding: str) -> None:
         """Load code and tables of the steps: run each chain over a made-up conversation; if warm, in need of a cut."""

@@ -35,6 +35,8 @@ _USED = (
 _AGAIN = 0.005
 _LARGEST_LOG = 2**24
 """Bytes of the write-ahead log that stay on disk when it is empty."""
+_CACHE = 512
+"""KiB of pages that a connection keeps. The system has all of them in memory anyway."""
 _KEEP_OPEN: frozenset[Cause] = frozenset({"full", "locked"})
 """Failures that say nothing against the open file."""
 
@@ -271,6 +273,7 @@ def _connect(name: str, busy: float, schema: str) -> sqlite3.Connection:
     try:
         _patiently(partial(database.execute, "PRAGMA journal_mode = WAL"), busy)
         database.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
+        database.execute(f"PRAGMA cache_size = -{_CACHE}")
         _patiently(partial(database.executescript, schema), busy)
     except BaseException:
         database.close()

@@ -7,11 +7,10 @@ Only what was written longest ago leaves, so that reading takes no lock.
 import logging
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
-
-from diskcache import Cache, Timeout  # type: ignore[import-untyped]
 
 from proxy.state.database import cause_of, identity, make_private, remove_broken
 from proxy.vectors.base import IndexFailed, Scope, tenant_digest
@@ -65,6 +64,8 @@ class Embedded:
         self._drop()
 
     def _run(self, work: Callable[[Any], T]) -> T:
+        from diskcache import Timeout  # type: ignore[import-untyped]
+
         for attempt in (0, 1):
             try:
                 return work(self._opened())
@@ -88,7 +89,9 @@ class Embedded:
                 self._drop()
                 make_private(self._file.parent)
                 folder = str(self._file.parent)
-                self._cache = Cache(folder, timeout=self._busy, size_limit=self._max_bytes, **_OPTIONS)
+                self._cache = import_module("diskcache").Cache(
+                    folder, timeout=self._busy, size_limit=self._max_bytes, **_OPTIONS
+                )
                 self._identity = identity(self._file)
             return self._cache
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from proxy.server.malloc import bound_arenas, give_back_free_memory
@@ -88,3 +89,28 @@ async def test_a_proxy_gives_back_as_long_as_it_runs(tmp_path: Path) -> None:
     async with proxy(ECHO, tmp_path):
         assert giving() == 1
     assert giving() == 0
+
+
+@glibc
+async def test_what_was_needed_only_to_start_is_given_back_before_requests_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[bool] = []
+    monkeypatch.setattr("proxy.server.app.trim", lambda: given_back.append(True))
+    async with proxy(ECHO, tmp_path) as base, httpx.AsyncClient(base_url=base) as client:
+        while (await client.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.01)
+        assert given_back == [True]
+
+
+async def test_a_process_that_takes_long_to_give_back_does_it_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    durations = iter([0.001, 0.02, None])
+    monkeypatch.setattr("proxy.server.malloc.trim", lambda: next(durations))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await give_back_free_memory(every=2.0)
+    assert slept == [2.0, pytest.approx(20.0)]

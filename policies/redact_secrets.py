@@ -85,7 +85,6 @@ class _SecretPattern(NamedTuple):
 
 _PATTERNS = [_SecretPattern.of(kind, line) for kind, lines in pattern_lists("secrets").items() for line in lines]
 
-
 _WINDOW = 2**15
 _LONGEST = 2**15
 """Characters within which a match must end."""

@@ -175,7 +175,6 @@ NOTES_WRITTEN, ORIGINALS_WRITTEN = (
     for kind in ("note", "original")
 )
 
-
 Need = Literal["embedding", "judge", "memories", "writer"]
 
 
@@ -252,7 +251,8 @@ class Policy(BaseModel, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.decide = cls.apply if iscoroutinefunction(cls.apply) else Policy.decide  # type: ignore[method-assign]
+        if "decide" not in vars(cls) and "apply" in vars(cls):
+            cls.decide = cls.apply if iscoroutinefunction(cls.apply) else Policy.decide  # type: ignore[method-assign]
 
     async def decide(self, request: ChatRequest, ctx: Context) -> Decision:
         """Return the decision of `apply`, without a thread where it is an `async def`."""

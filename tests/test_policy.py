@@ -17,6 +17,26 @@ from proxy.step import Step, Verdict
 from proxy.testing import CharTokens, chat, context, message, script, tool
 
 
+class Decides(Policy):
+    """Decides by itself, without a thread and whatever its request is."""
+
+    def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        raise NotImplementedError
+
+    async def decide(self, request: ChatRequest, ctx: Context) -> Decision:
+        return Keep("decided")
+
+
+class DecidesLater(Decides):
+    """Inherits the decision."""
+
+
+@pytest.mark.parametrize("policy", [Decides(), DecidesLater()])
+async def test_an_own_decide_of_a_policy_is_called(policy: Policy) -> None:
+    request = chat("u1")
+    assert (await policy.decide(request, context(request))).why == "decided"
+
+
 class LeaveAlone(Policy):
     """Leaves every request as it is."""
 

@@ -21,7 +21,6 @@ from proxy.text.json_values import is_json
 
 Result = TypeVar("Result")
 
-
 _Found = tuple[int, Contradiction]
 """The place of a text in its message, and a contradiction in it."""
 

@@ -101,7 +101,6 @@ def _stated_in(sentence: str, patterns: Ready) -> Iterator[UserFact]:
 
 _ARTICLE = re.compile(r"^(?:the|an?|el|la|los|las|un|una) (?=[a-zà-ÿ])")
 
-
 _BLANK = re.compile(r"\x00|[<>]")
 _ADDRESS = re.compile(r"(?<!\S)\S+@\S+")
 """A mail address has words in it that say nothing of the sentence: `me@example.com`."""

@@ -20,7 +20,6 @@ _NEARER = 4.0
 """The weight of being nearer to a passage than to small talk."""
 _WAIT = 0.5
 
-
 Spread = tuple[float, float]
 """Of the best scores of messages that ask for nothing: the mean of the highest, for few of the messages are in the
 language of a conversation, and the deviation of all."""

@@ -25,11 +25,9 @@ OPAQUE = "opaque"
 CONTROL = "control"
 """The role of an item that says how those behind it are to be read; it never leaves."""
 
-
 _ARGUMENTS = frozenset({"arguments", "input"})
 _TEXTS = _ARGUMENTS | {"text", "content", "refusal", "reasoning_content", "reasoning"}
 """The keys of a message and of its parts under which text stands; that of signed reasoning is another."""
-
 
 _NO_CALLS: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 

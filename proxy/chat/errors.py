@@ -9,7 +9,6 @@ from typing import ClassVar, NoReturn
 OVERFLOW = "context_length_exceeded"
 """OpenAI's code for a prompt that does not fit."""
 
-
 _INVALID, _BUSY = "invalid_request_error", "service_unavailable_error"
 _NEVER = {"x-should-retry": "false"}
 """Tells SDKs not to send a request again by themselves."""

@@ -15,7 +15,6 @@ _LONGEST = 400
 MARKER_TOKENS = 28
 """About the tokens of the line that ends a form."""
 
-
 _TO_FIT = f"\n{SHORTENED} to fit: "
 
 

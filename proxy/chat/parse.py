@@ -29,7 +29,6 @@ EMPTY = re.compile(rb"\[\s*\]")
 _NEXT = re.compile(rb"[ \t\r\n]*(?:,[ \t\r\n]*(?=[^] \t\r\n])|(?=\]))")
 """White space and a comma behind an item of a list that another one follows, or white space at the end of the list."""
 
-
 Check = Callable[[Mapping[str, Any], str], None]
 """Raises `BadRequest` for an item that has a wrong shape, with its place."""
 
@@ -37,7 +36,6 @@ _SHORT = 4096
 """Bytes below which a text is parsed faster than it is compared with an earlier one."""
 _OPENING = 256
 """Bytes of the first user message, or of a list of tools, by which an earlier text is looked for."""
-
 
 SMALL = 512 * 1024
 """Bytes up to which a body needs no scan: it cannot hold enough to delay others."""

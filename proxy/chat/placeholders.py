@@ -19,7 +19,6 @@ _LENGTH = 14
 VERBATIM = frozenset({AS_BLOCKS, "reasoning_details", "logprobs"})
 """Fields of an answer that are signed, or about tokens."""
 
-
 REASONING = ("thinking", "redacted_thinking", "reasoning", "response.reasoning")
 """Beginnings of the types of blocks, items, deltas and events that are reasoning: it goes back as it came."""
 _QUOTING = frozenset({"arguments", "partial_json"})

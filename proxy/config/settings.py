@@ -71,7 +71,6 @@ INFERENCE = (
 )
 """Paths of which an answer depends on its request alone; files, batches and stored answers belong to an account."""
 
-
 LENT = ("/completions", "/embeddings", "/responses", "/messages", "/messages/count_tokens")
 """Paths beside chat and models that an operator's key is lent to where clients have no key of Penstock."""
 

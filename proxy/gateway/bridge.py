@@ -30,7 +30,6 @@ from proxy.wires.native import MALFORMED, parsed_arguments, plain
 
 _OF_RESPONSES: Mapping[str, Any] = table("wires")["responses"]
 
-
 _Piece = tuple[str, int, str, Mapping[str, Any]]
 """A piece of an answer: `reasoning`, `text` or `call`, the place of a call, more text or arguments, and the call."""
 

@@ -34,7 +34,7 @@ from proxy.gateway.signed import Prefixes, Settled, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
 from proxy.identity import TAG, identify, untagged
 from proxy.llm.judge import UpstreamJudge
-from proxy.llm.writer import DraftService, Writer
+from proxy.llm.writer import DraftService
 from proxy.memories.service import MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
 from proxy.models.usage import ReportMemory
@@ -83,14 +83,6 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """The service that writes summaries."""
-
-    writer: Writer
-    drafts: DraftService
-
-
-@dataclass(frozen=True, slots=True)
 class Services:
     """The services that the steps of a chain, and the loop behind it, use."""
 
@@ -111,7 +103,7 @@ class Services:
     reports: ReportMemory
     embedding: EmbeddingService | None = None
     judge: UpstreamJudge | None = None
-    writing: Writing | None = None
+    drafts: DraftService | None = None
 
     def bind(
         self,
@@ -123,13 +115,10 @@ class Services:
         outage: Outage,
     ) -> ContextServices:
         """Return the services that the steps of a chain need, for one request of a conversation."""
-        embedding, writing, judge = self.embedding, self.writing, self.judge
-        drafts = None
-        if writing is not None and "writer" in needs:
-            drafts = writing.drafts.bind(who, writing.writer.authorization(route.upstream, headers), outage)
+        embedding, drafts, judge = self.embedding, self.drafts if "writer" in needs else None, self.judge
         return ContextServices(
             embedder=embedding.bind(who) if embedding is not None and "embedding" in needs else None,
-            drafts=drafts,
+            drafts=None if drafts is None else drafts.bind(who, drafts.authorization(route.upstream, headers), outage),
             judge=judge.bind(who, judge.authorization(route.upstream, headers)) if judge and "judge" in needs else None,
             memories=self.memories.bind(who, outage) if "memories" in needs else None,
             corrections=corrections,
@@ -145,8 +134,7 @@ class Services:
         forget: list[Callable[[str], int]] = [self.once.forget, self.parsed.forget, self.memos.forget]
         forget += [self.prefixes.forget, self.reports.forget]
         forget += [self.archives.forget_seen, self.memories.forget_read]
-        drafts = None if self.writing is None else self.writing.drafts
-        forget += [each.forget for each in (self.embedding, self.judge, drafts) if each is not None]
+        forget += [each.forget for each in (self.embedding, self.judge, self.drafts) if each is not None]
         return sum(each(tenant) for each in forget)
 
     async def aclose(self) -> None:

@@ -48,7 +48,6 @@ from proxy.work_time import current_work
 CHECK = "signed_reasoning"
 """The name of the check, as that of a step."""
 
-
 _SAYING = ("content", "tool_calls", "function_call")
 """Fields of which a message without its reasoning still has one, else it leaves."""
 

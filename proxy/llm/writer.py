@@ -26,6 +26,7 @@ from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
 from proxy.telemetry.metrics import Metrics
 from proxy.text.tables import table
+from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 
 _log = logging.getLogger("penstock.writer")
@@ -167,15 +168,25 @@ _REMEMBERED = 4096
 
 Write = Callable[[Material, Mapping[str, str]], Awaitable[str | None]]
 """A function that returns the summary of a material, or None; it never raises."""
+Authorization = Callable[[Upstream, Mapping[str, str]], dict[str, str]]
+"""A function that returns the headers of a client, who asks this upstream, that its summaries are written with."""
 
 
 class DraftService:
     """Drafts of summaries, each written once, and the choice of the summary of a cut. For use on one event loop."""
 
     def __init__(
-        self, store: Store, write: Write, *, ttl: float, deadline: float, clock: Callable[[], float] = monotonic
+        self,
+        store: Store,
+        write: Write,
+        authorization: Authorization,
+        *,
+        ttl: float,
+        deadline: float,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """Set up the service; summaries expire `ttl` seconds after their last use, and may take `deadline` seconds."""
+        self.authorization = authorization
         self._store, self._write, self._ttl, self._deadline, self._clock = store, write, ttl, deadline, clock
         self._work = BackgroundWork[tuple[str, str]]()
         self.drain, self.aclose = self._work.drain, self._work.aclose

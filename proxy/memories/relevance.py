@@ -29,7 +29,6 @@ _WARMING = 60.0
 _KEPT = 20_000
 """Texts that are kept ready to be compared."""
 
-
 _BY_WORDS = 0.15, 6.0
 """For the share of a question's words that a memory has, where there are no vectors: 0.29 scores 0.7."""
 _NEAR = 0.15, 9.0

@@ -19,7 +19,6 @@ Encoder = Callable[[str], int]
 LONGEST_PIECE = 100_000
 """Characters that are encoded at once. The pattern engine panics on whitespace runs of about a million characters."""
 
-
 VOCABULARIES: dict[str, dict[str, Any]] = table("vocabularies")
 """OpenAI's published vocabularies: the file of each, its SHA-256, and the pattern that cuts text into pieces."""
 
@@ -28,7 +27,6 @@ SHIPPED = frozenset({*VOCABULARIES, "chars"})
 
 ALIASES = {"o200k_harmony": "o200k_base"}
 """Encodings that differ from another one only in special tokens, which text of users never holds."""
-
 
 LENT = "o200k_base"
 """The vocabulary for models without a published tokenizer."""

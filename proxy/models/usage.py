@@ -16,7 +16,7 @@ import msgspec
 from proxy.chat.sse import ByteStream, EventSplitter, read_event, with_data
 from proxy.context import CacheRules, Identity, ModelProfile
 from proxy.state.cache import Cache
-from proxy.text.json_values import json_object, json_objects
+from proxy.text.json_values import json_object, json_objects, mapping
 
 HARMFUL = frozenset({"prefix_binding_mismatch", "prefix_mismatch"})
 """Reasons for dropped reasoning that an edit of a prompt causes; others are a change of the model or the account."""
@@ -56,10 +56,10 @@ def read_report(answer: Mapping[str, Any]) -> VendorReport:
     """Return the report in an answer, or in an event of its stream."""
     found = json_objects(answer.get("input_transformations"))
     dropped = [str(each.get("reason")) for each in found if each.get("type") != "thinking_mismatch_allowed"]
-    applied = json_objects(_mapping(answer.get("context_management")).get("applied_edits"))
+    applied = json_objects(mapping(answer.get("context_management")).get("applied_edits"))
     edits = [str(each.get("type")) for each in applied]
     causes = (("diagnostics", "cache_miss_reason"), ("prompt_cache_diagnostics", "reason"))
-    reason = next(filter(None, (_mapping(answer.get(field)).get(name) for field, name in causes)), None)
+    reason = next(filter(None, (mapping(answer.get(field)).get(name) for field, name in causes)), None)
     missed = reason.get("type") if isinstance(reason, dict) else reason
     return VendorReport(tuple(dropped), tuple(edits), None if reason is None else str(missed))
 
@@ -124,7 +124,6 @@ _ENDS = frozenset(
 
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
-
 
 _READ = "usage choices model id error input_transformations context_management diagnostics prompt_cache_diagnostics"
 """The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
@@ -191,7 +190,7 @@ class UsageReader:
         last = _events(recent[-_TAIL:].splitlines())
         for event in (*_events((self._first or recent[:_TAIL]).splitlines()[:2]), *last):
             # Responses and Messages put what tells of the answer into the event
-            answer = _mapping(event.get("response")) or _mapping(event.get("message")) or event
+            answer = mapping(event.get("response")) or mapping(event.get("message")) or event
             usage = _read(answer)
             finish = usage.finish_reasons or finish
             error = _error(event) or _error(answer) or error
@@ -212,7 +211,7 @@ class UsageReader:
         end = b"".join(self._recent)[-_TAIL:]
         told = (line for line in reversed(end.splitlines()) if line.startswith(b"data:") and b'"error"' in line)
         events = map(json_object, (line[5:] for line in told))
-        return next(filter(None, (_error(event) or _error(_mapping(event.get("response"))) for event in events)), None)
+        return next(filter(None, (_error(event) or _error(mapping(event.get("response"))) for event in events)), None)
 
     def of_body(self, body: bytes) -> Usage:
         try:
@@ -236,7 +235,7 @@ def _lack_end(events: Sequence[Mapping[str, Any]]) -> bool:
 def _error(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the error that an event of a stream is; None if it is none."""
     error = event if event.get("type") == "error" and "error" not in event else event.get("error")
-    return {"message": error, "type": event.get("error_type"), **_mapping(error)} if error else None
+    return {"message": error, "type": event.get("error_type"), **mapping(error)} if error else None
 
 
 def _named(error: Mapping[str, Any] | None) -> str | None:
@@ -258,11 +257,11 @@ def _cut_usage(end: bytes) -> Any:
 
 
 def _read(answer: Mapping[str, Any]) -> Usage:
-    usage = _mapping(answer.get("usage"))
+    usage = mapping(answer.get("usage"))
     choices = answer.get("choices")
-    reasons = [_mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
-    details = _mapping(usage.get("prompt_tokens_details", usage.get("input_tokens_details")))
-    spent = _mapping(usage.get("completion_tokens_details", usage.get("output_tokens_details")))
+    reasons = [mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
+    details = mapping(usage.get("prompt_tokens_details", usage.get("input_tokens_details")))
+    spent = mapping(usage.get("completion_tokens_details", usage.get("output_tokens_details")))
     read = written = None
     prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
     if prompt is not None and "prompt_tokens" not in usage:  # Anthropic counts its cache beside the rest of the prompt
@@ -276,7 +275,7 @@ def _read(answer: Mapping[str, Any]) -> Usage:
         model=_text(answer.get("model")),
         response_id=_text(answer.get("id")),
         finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),
-        error=_text(_mapping(answer.get("error")).get("code")),
+        error=_text(mapping(answer.get("error")).get("code")),
         report=read_report(answer),
         reasoning=_count(spent.get("reasoning_tokens", spent.get("thinking_tokens"))),
         modalities=tuple(
@@ -299,10 +298,6 @@ def earlier(facts: Mapping[str, object], usage: Mapping[str, Any]) -> dict[str, 
     read = read_usage(usage)
     used = {_EARLIER + key: getattr(read, key) for key in _COUNTED}
     return {key: (_count(facts.get(key)) or 0) + more for key, more in used.items() if more is not None}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _count(value: Any) -> int | None:

@@ -37,7 +37,6 @@ _NOT_OPERATORS = ("authorization", "x-api-key", "api-key", "forwarded", "via", "
 
 Handler = Callable[[Request], Awaitable[Any]]
 
-
 _FOLDER = Path(proxy.__file__).parent / "data" / "ui"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _FILES = {path.name: path for path in _FOLDER.iterdir() if path.suffix in _TYPES}

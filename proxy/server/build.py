@@ -26,7 +26,7 @@ from proxy.config.settings import (
 )
 from proxy.gateway.answer_notes import CorrectionService
 from proxy.gateway.hidden import HiddenParts
-from proxy.gateway.prepare import Services, Writing
+from proxy.gateway.prepare import Services
 from proxy.gateway.signed import Prefixes
 from proxy.llm.writer import DEADLINES, DraftService, Write, Writer
 from proxy.memories.relevance import MemoryRelevance
@@ -157,13 +157,13 @@ def _over(
 
 def build_writing(
     settings: Settings, routes: Routes, store: Store, metrics: Metrics, write: Write | None = None
-) -> Writing | None:
+) -> DraftService | None:
     """Return the writer of summaries in the background, if a model is configured, or `write` in its place."""
     if settings.writer is None:
         return None
     writer = Writer(settings.writer, routes, metrics)
-    deadline = DEADLINES * settings.writer.timeout
-    return Writing(writer, DraftService(store, write or writer.write, ttl=settings.state.ttl, deadline=deadline))
+    deadline, write = DEADLINES * settings.writer.timeout, write or writer.write
+    return DraftService(store, write, writer.authorization, ttl=settings.state.ttl, deadline=deadline)
 
 
 def build_index(settings: Settings, telemetry: Telemetry | None = None) -> IndexService | None:

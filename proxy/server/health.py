@@ -75,7 +75,6 @@ _log = logging.getLogger("penstock.health")
 LOOK_EVERY = 10.0
 """Seconds between two checks of services."""
 
-
 _PATIENCE = 1.0
 """Seconds that other workers have to report whether they are stuck; probes wait little longer."""
 

@@ -73,8 +73,8 @@ class Generation:
             await self._unused.wait()
         if self.services.judge is not None:
             await self.services.judge.aclose()
-        if (writing := self.services.writing) is not None:
-            await (writing.drafts.drain() if waits else writing.drafts.aclose())
+        if (drafts := self.services.drafts) is not None:
+            await (drafts.drain() if waits else drafts.aclose())
 
 
 def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:

@@ -31,7 +31,6 @@ _SCORES = ("0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"
 _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
-
 _TOGETHER = 1 if "PROMETHEUS_MULTIPROC_DIR" in os.environ else 400
 """Values or steps that are counted together: at once where other processes answer the scraper, too."""
 

@@ -18,9 +18,13 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 def json_object(data: bytes | str) -> dict[str, Any]:
     """Return the JSON object that a text is; an empty one for anything else."""
     try:
-        value = orjson.loads(data)
+        return mapping(orjson.loads(data))
     except ValueError:
         return {}
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a JSON object; an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 

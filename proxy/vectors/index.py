@@ -24,7 +24,6 @@ _MOST_WAITING = 256
 _IMPORT = 60.0
 """Seconds for a first call, which imports a library: that takes one where a core is free."""
 
-
 Blocking = Embedded | PointServer
 
 

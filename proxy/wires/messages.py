@@ -18,7 +18,7 @@ from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.chat.splice import fields, spliced
-from proxy.text.json_values import json_object, json_objects
+from proxy.text.json_values import json_object, json_objects, mapping
 from proxy.text.tables import table
 from proxy.wires.native import MALFORMED, Grammar, NativeBody, NativeRequest, Unwritable, answer_of, plain, root_of
 
@@ -30,7 +30,6 @@ _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 """The modes of `tool_choice` in chat's words."""
 _NATIVE_CHOICES = {ours: theirs for theirs, ours in _CHOICES.items()}
 
-
 _WORDS = table("wires")["messages"]
 FINISH: Mapping[str, str] = _WORDS["finish"]
 """Chat's finish reasons for Anthropic's stop reasons."""
@@ -39,7 +38,6 @@ STOPS: Mapping[str, str] = _WORDS["stops"]
 STATUSES: Mapping[str, int] = _WORDS["statuses"]
 """The statuses of errors."""
 _TYPES = {status: kind for kind, status in STATUSES.items()} | {503: "overloaded_error"}
-
 
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
 
@@ -387,13 +385,13 @@ class Blocks:
 
     def take(self, message: Mapping[str, Any]) -> None:
         self.begun, self.stop = message.get("type") == "message", message.get("stop_reason")
-        self.content[:], self.usage = json_objects(message.get("content")), _object(message.get("usage"))
+        self.content[:], self.usage = json_objects(message.get("content")), mapping(message.get("usage"))
 
     def feed(self, event: Mapping[str, Any]) -> None:
         kind, delta = event.get("type"), event.get("delta")
         if kind == "message_start" and isinstance(event.get("message"), dict):
             self.begun = True
-            self.usage = dict(_object(event["message"].get("usage")))
+            self.usage = dict(mapping(event["message"].get("usage")))
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
             self.content.append(dict(event["content_block"]))
             self.arguments = []
@@ -406,7 +404,7 @@ class Blocks:
                 block["malformed"] = text
         elif kind == "message_delta" and isinstance(delta, dict):
             self.stop = delta.get("stop_reason") or self.stop
-            self.usage |= {name: count for name, count in _object(event.get("usage")).items() if count is not None}
+            self.usage |= {name: count for name, count in mapping(event.get("usage")).items() if count is not None}
         elif kind == "error":
             self.error = True
 
@@ -428,10 +426,6 @@ class Blocks:
             bare = {name: part for name, part in block.items() if name != "malformed"}
             sent.append({**bare, "input": {MALFORMED: block["malformed"]}} if "malformed" in block else block)
         return sent
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def error_type(status: int) -> str:

@@ -32,7 +32,6 @@ _REASONING = "reasoning_items"
 ITEMS = "items"
 """The key of a message that the client did not see: what the model said, in its own items."""
 
-
 _NEEDED = {"message": ("role",), "function_call": ("call_id", "name", "arguments")}
 _NEEDED |= {"custom_tool_call": ("call_id", "name", "input")}
 

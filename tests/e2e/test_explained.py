@@ -15,7 +15,8 @@ import pytest
 
 import proxy.server.app as app
 from proxy.config.load import Config, load
-from proxy.gateway.prepare import Services, Writing
+from proxy.gateway.prepare import Services
+from proxy.llm.writer import DraftService
 from proxy.server.build import build_services, build_writing
 from proxy.server.explain import explain
 from proxy.testing import lifelike, tool
@@ -82,13 +83,13 @@ class World:
     config: Config
     behind: Upstream
     services: list[Services]
-    writing: list[Writing]
+    writing: list[DraftService]
     steps: Counter[str] = field(default_factory=Counter)
     """How often each step rewrote a request."""
 
     async def rest(self) -> None:
         """Wait until nothing works in the background."""
-        await self.writing[-1].drafts.drain()
+        await self.writing[-1].drain()
         await self.services[-1].corrections.settled()
         await self.services[-1].prefixes.aclose()  # it waits for what is being kept
 
@@ -122,13 +123,13 @@ class World:
 @pytest.fixture
 async def world(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> World:
     services: list[Services] = []
-    writing: list[Writing] = []
+    writing: list[DraftService] = []
 
     def kept_services(*given: Any) -> Services:
         services.append(build_services(*given))
         return services[-1]
 
-    def kept_writing(*given: Any) -> Writing | None:
+    def kept_writing(*given: Any) -> DraftService | None:
         writing.extend(each for each in [build_writing(*given)] if each is not None)
         return writing[-1]
 

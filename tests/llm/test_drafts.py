@@ -25,7 +25,7 @@ class Pen:
 
 
 def service(pen: Pen, store: Away | None = None, clock: Callable[[], float] = lambda: 0.0) -> DraftService:
-    return DraftService(store or Away(None, 2**20), pen, ttl=1000, deadline=30, clock=clock)
+    return DraftService(store or Away(None, 2**20), pen, lambda *_: {}, ttl=1000, deadline=30, clock=clock)
 
 
 def drafts(made: DraftService, tenant: str = "t") -> BoundDrafts:

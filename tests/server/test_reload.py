@@ -60,7 +60,7 @@ class World:
         self.made += 1
         kept: Any = upstreams.get("kept") or Closing("kept", self.closed)
         own: Any = Closing(name, self.closed)
-        services: Any = SimpleNamespace(judge=None, writing=None, forget=self.forgotten.append)
+        services: Any = SimpleNamespace(judge=None, drafts=None, forget=self.forgotten.append)
         unused: Any = None
         made = Generation(config, {"kept": kept, name: own}, services, unused, unused, unused)
         made.chat = made.rest = self.serve

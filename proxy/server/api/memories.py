@@ -23,7 +23,6 @@ Source = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Number = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 Kind = Annotated[str, StringConstraints(pattern=f"^{KIND.pattern}$")]
 
-
 _NAMES = ("user", "session", "agent", "task")
 
 

@@ -160,8 +160,8 @@ class Player:
         services = self._services
         await services.corrections.settled()
         await services.prefixes.aclose()  # it waits for what is being kept
-        if services.writing is not None:
-            await services.writing.drafts.drain()
+        if services.drafts is not None:
+            await services.drafts.drain()
         if services.embedding is not None:
             await services.embedding.settled()
 
@@ -242,12 +242,12 @@ async def player_beside(
     if settings.judge is not None:
         judge = SilentJudge(settings.judge, routes, metrics)
         judge.unasked = unasked
-    writing = build_writing(settings, routes, over, metrics, _write_nothing)
-    own = replace(services_over(services, over, settings, metrics), judge=judge, writing=writing)
+    drafts = build_writing(settings, routes, over, metrics, _write_nothing)
+    own = replace(services_over(services, over, settings, metrics), judge=judge, drafts=drafts)
     try:
         yield Player(settings, routes, own, over, unasked)
     finally:
-        for each in (None if writing is None else writing.drafts, own.corrections, own.prefixes, over):
+        for each in (drafts, own.corrections, own.prefixes, over):
             if each is not None:
                 await each.aclose()
 

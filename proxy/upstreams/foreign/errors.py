@@ -39,7 +39,6 @@ _TAIL = re.compile(
     r"(?<!\s)\s*(?:\nReceived Messages=|\nTraceback|\. Handle with `litellm|\nModel: |\nAPI Base).*", re.DOTALL
 )
 
-
 _log = logging.getLogger("penstock.foreign")
 
 

@@ -19,7 +19,7 @@ from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
 from proxy.context import ModelProfile
 from proxy.http.client import Response
 from proxy.models import with_window
-from proxy.text.json_values import json_objects
+from proxy.text.json_values import json_objects, mapping
 from proxy.upstreams.base import Abilities, Call, Upstream
 from proxy.upstreams.completion import Completion, Deltas, Facts, parsed, timestamp, usage
 from proxy.upstreams.ollama.request import translate
@@ -156,7 +156,7 @@ class Ollama(TranslatedServer):
         if not isinstance(name, str):
             return None
         entry = {"id": name, "object": "model", "created": timestamp(model.get("modified_at")), "owned_by": "ollama"}
-        trained = positive(_mapping(model.get("details")).get("context_length"))
+        trained = positive(mapping(model.get("details")).get("context_length"))
         length = self._num_ctx(name) or running.get(full_name(name))
         return entry if length is None else {**entry, "context_length": min(length, trained or length)}
 
@@ -183,7 +183,7 @@ class OllamaAnswer:
 
     def deltas(self, line: Mapping[str, Any]) -> list[dict[str, Any]]:
         self.last = line
-        message = _mapping(line.get("message"))
+        message = mapping(line.get("message"))
         parts = {
             "reasoning_content": _text(message.get("thinking")),
             "content": _text(message.get("content")),
@@ -204,7 +204,7 @@ class OllamaAnswer:
 
         The index is counted here, because Ollama's may repeat.
         """
-        function = _mapping(call.get("function"))
+        function = mapping(call.get("function"))
         known = _text(call.get("id"))
         if not known or known in self._ids:
             # Older servers give no ids; results could not be told apart without.
@@ -246,10 +246,6 @@ def used(line: Mapping[str, Any]) -> tuple[int, int]:
 
 def _score(token: Mapping[str, Any]) -> dict[str, Any]:
     return {"token": _text(token.get("token")), "logprob": token.get("logprob"), "bytes": token.get("bytes")}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _text(value: Any) -> str:

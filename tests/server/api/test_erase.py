@@ -152,7 +152,7 @@ async def test_a_summary_is_not_put_back_by_who_had_it_in_memory() -> None:
         return "told in short"
 
     store = SqliteStore(None, 2**20)
-    drafts = DraftService(store, write, ttl=1000, deadline=30)
+    drafts = DraftService(store, write, lambda *_: {}, ttl=1000, deadline=30)
     bound = drafts.bind(Identity("t"), {})
     bound.prepare(Material("d1", "", chat("u1 a1").messages, 500))
     await drafts.drain()
@@ -173,7 +173,7 @@ async def test_what_is_being_written_for_it_is_given_up() -> None:
         return ""
 
     store = SqliteStore(None, 2**20)
-    drafts = DraftService(store, write, ttl=1000, deadline=30)
+    drafts = DraftService(store, write, lambda *_: {}, ttl=1000, deadline=30)
     drafts.bind(Identity("t"), {}).prepare(Material("d1", "", chat("u1 a1").messages, 500))
     await begun.wait()
     drafts.forget("t")

@@ -15,6 +15,7 @@ _HIDDEN = frozenset({"script", "style", "svg", "noscript", "template"})
 _INLINE = frozenset({*"abiu", "em", "img", "sub", "sup", "abbr", "code", "font", "mark", "span", "small", "strong"})
 _CELLS = frozenset({"td", "th"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_HEADING = re.compile(r"(?<=\n)(?=#{1,6} )")
 _ASIDES = frozenset({"nav", "aside", "footer"})
 _LARGE = 120
 _BLANKS = re.compile(r"[ \t\r\f\v]+")
@@ -33,9 +34,11 @@ def page(text: str) -> str:
     """Return the visible text of a page, with `marked`: its first line and its main part, if it has a mark for one."""
     marks = [*_MAIN.finditer(text)]
     if not marks or marks[0][1] or not marks[-1][1]:
-        return visible(text, marked=True)
-    first, _, _ = visible(text[: marks[0].start()]).partition("\n")
-    return f"{first}\n{visible(text[marks[0].end() : marks[-1].start()], marked=True)}".strip()
+        shown = visible(text, marked=True)
+    else:
+        first, _, _ = visible(text[: marks[0].start()]).partition("\n")
+        shown = f"{first}\n{visible(text[marks[0].end() : marks[-1].start()], marked=True)}".strip()
+    return _HEADING.sub("\n", shown)
 
 
 def readable(text: str) -> str:

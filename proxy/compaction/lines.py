@@ -98,11 +98,12 @@ class _Choice:
         for place in places:
             if most < _NOTE:
                 break
-            if self.selected[place] or len(self._lines[place].text) >= most:
+            line = self._lines[place]
+            if self.selected[place] or line.is_blank or len(line.text) >= most or is_encoded(line.text):
                 continue
             fresh = [at for at in (*self._above(place), place) if not self.selected[at]]
             cost = sum(self._cost(at) for at in fresh)
-            if fresh and cost <= most and not self._lines[place].is_blank:
+            if cost <= most:
                 for at in fresh:
                     self.selected[at] = 1
                 most -= cost
@@ -169,7 +170,7 @@ def _record_starts(lines: Sequence[TextLine]) -> set[Kind]:
     return {kind for kind, count in kinds.items() if kind[1] and count >= _RECORDS and 2 * count > depths[kind[0]]}
 
 
-def _level(line: TextLine, *, is_first: bool) -> int:
+def _level(line: TextLine, *, is_first: bool = True) -> int:
     """Return the depth of a line; a heading, `is_first` in its paragraph in Markdown, stands above all others."""
     section = _SECTION.match(line.text) if line.depth == 0 and line.text[0] in "#[@dc" else None
     if section is None or (section[1] and not is_first):
@@ -185,12 +186,24 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     rare = [full[row] for row in rare_lines([lines[place] for place in full], [*kinds.values()])]
     yield 0.6, [*_with_names(lines, kinds, parents, rare)]
     above = {at for line, at in zip(lines, parents, strict=True) if not line.text.startswith(_AGAIN_NOTE)} - {None}
+    alike = Counter(line.text for line in lines)
     heads = [place for place in full if place in above or _HEADING.match(lines[place].text[:200])]
     if 2 * len(heads) < len(full):
-        yield 0.6, sorted(heads, key=lambda at: lines[at].depth)
-    yield 0.3, [at for at in full if at and lines[at - 1].is_blank and _WORD.search(lines[at].text)]
+        yield 0.6, sorted((at for at in heads if alike[lines[at].text] == 1), key=lambda at: _level(lines[at]))
+    yield 0.3, _openings(lines, alike)
     yield 0.9, _dense(lines, full)
     yield 1, full
+
+
+def _openings(lines: Sequence[TextLine], alike: Mapping[str, int]) -> Iterator[int]:
+    """Yield of each paragraph but the first the first line with words that stands nowhere else."""
+    is_open = True
+    for place, line in enumerate(lines):
+        if line.is_blank:
+            is_open = False
+        elif not is_open and alike[line.text] == 1 and _WORD.search(line.text):
+            is_open = True
+            yield place
 
 
 def _with_names(

@@ -47,6 +47,8 @@ XML = "".join(f"<lic><id>{a}</id><holder>{b}</holder><state>{c}</state></lic>" f
         pytest.param(f"<all>{XML}</all>", "<lic><id>LIC-0333</id><holder>Holder 2331</holder><state>REVOKED</state></lic>", id="xml on one line"),
         pytest.param(XML.replace("><", ">\n<"), "<state>REVOKED</state>", id="xml"),
         pytest.param("id,sum,unit\n" + "\n".join(f"LIC-{n:04},{'-' * (n == 333)}{n + 5}.10,EUR" for n in range(500)), "LIC-0333,-338.10,EUR", id="sign"),
+        pytest.param(json.dumps([{"kind": "drop", "of": "all"} if n == 222 else {"kind": "push", "id": n * 7919, "to": NAMES[n % 59]} if n % 2 else {"kind": "star", "by": NAMES[n % 60], "at": n} for n in range(500)]), ' {"kind":"drop","of":"all"}', id="objects of several kinds"),
+        pytest.param("at,id,took\n" + "\n".join(f"10:{n // 60 % 60:02}:{n % 60:02},s{n % 4},{913 if n == 777 else 20}.{n * 7919 % 1000:03}" for n in range(1200)), "10:12:57,s1,913.063", id="size"),
         pytest.param("\n".join(f"{a} is held by {b} and {c} since 20{n % 30:02}" for n, (a, b, c) in enumerate(CELLS)), "LIC-0333 is held by Holder 2331 and REVOKED since 2003", id="words"),
     ],
 )  # fmt: skip
@@ -275,10 +277,33 @@ def test_a_page_keeps_its_content_and_loses_its_menus() -> None:
     menu = "".join(f"<li><a href='/wiki/P{n}'>Page {n}</a></li>" for n in range(200))
     said = "".join(f"<p>The rules of {1900 + n} let a number have {n} letters.</p>" for n in range(140))
     page = f"<html><body><nav><ul>{menu}</ul></nav><h1>Format</h1>{said}<footer>{menu}</footer></body></html>"
-    lines = form(page).split("\n")
+    lines = [line for line in form(page).split("\n") if line]
     assert lines[0].startswith("[… nav, ")
     assert lines[1:3] == ["# Format", "The rules of 1900 let a number have 0 letters."]
     assert "/wiki/" not in form(page)
+
+
+def test_a_line_of_a_page_brings_its_heading() -> None:
+    orders = "".join(
+        f"<div><h3>Order {n}</h3><p>{n * 7919} coins</p><p>paid by {n % 9} users</p></div>" for n in range(400)
+    )
+    heading = ""
+    for line in kept(f"<html><body><ul><li>x</li></ul><main><h1>Orders</h1>{orders}</main></body></html>"):
+        heading = line if line.startswith("### ") else heading
+        if line.endswith(" coins"):
+            assert line == f"{int(heading.split()[-1]) * 7919} coins"
+
+
+def test_headings_that_say_the_same_leave_room_for_those_that_name_something() -> None:
+    lock = "\n".join(f'[[package]]\nname = "{NAMES[n % 60]}-{n}"\nsource = "registry"\n' for n in range(400))
+    assert sum(line.startswith("name") for line in kept(lock)) >= kept(lock).count("[[package]]")
+    hunks = "\n".join(f"@@ -{n},3 +{n},3 @@ def do_{n}():\n-    old = {n}\n+    new = {n}\n " for n in range(9))
+    diff = "\n".join(f"diff --git a/{name}.py b/{name}.py\n{hunks}" for name in NAMES[:40])
+    assert all(f"diff --git a/{name}.py b/{name}.py" in kept(diff) for name in NAMES[:40])
+    parts = "\n\n".join(
+        f"====\nPart {n}\n====\n\n" + "\n".join(f"{NAMES[k]} and so on" for k in range(20)) for n in range(25)
+    )
+    assert sum(line.startswith("Part ") for line in kept(parts)) > 12
 
 
 TAGS = [f'const row{n} = (it) => <td className="c{n}">{{it.col{n} ?? 0}}</td> // column {n}' for n in range(40)]
@@ -306,6 +331,12 @@ PYTEST = f"{NOISE}\nE       KeyError: 'vat_id'\ntests/test_batch.py:41: KeyError
 FRAMES = "\n".join(f"\tat com.example.{name}.Service.run(Service.java:{n})" for n, name in enumerate(NAMES * 2))
 JAVA = f'Exception in thread "main" java.lang.IllegalStateException: no key for plan 7\n{FRAMES}\nCaused by: java.io.IOException: pool is empty\n{FRAMES}'
 GCC = "\n".join(f"gcc -O2 -Wall -Iinclude -c src/{name}.c -o build/{name}.o" for name in NAMES)
+GO = "\n".join(
+    f"=== RUN   Test_{name}\n    store_test.go:118:\n        \t    want: 42\n        \t    got: 41\n--- FAIL: Test_{name} (0.03s)"
+    if n == 99
+    else f"=== RUN   Test_{name}\n--- PASS: Test_{name} (0.00s)"
+    for n, name in enumerate(NAMES * 3)
+)
 MAKE = f"{GCC}\nsrc/pay.c:88:14: error: too few arguments to 'charge'\n{GCC}\nmake: Leaving directory '/srv/pay'"
 
 
@@ -313,6 +344,7 @@ MAKE = f"{GCC}\nsrc/pay.c:88:14: error: too few arguments to 'charge'\n{GCC}\nma
     ("text", "lines"),
     [
         pytest.param(PYTEST, ["E       KeyError: 'vat_id'", "1 failed, 60 passed in 3.21s"], id="tests"),
+        pytest.param(GO, GO.splitlines()[199:203], id="what a test compared"),
         pytest.param(JAVA, [JAVA.splitlines()[0], "Caused by: java.io.IOException: pool is empty"], id="a trace"),
         pytest.param(MAKE, [MAKE.splitlines()[60], "make: Leaving directory '/srv/pay'"], id="a build"),
     ],
@@ -419,3 +451,4 @@ def test_of_encoded_lines_one_piece_stays_and_other_lines_come_first() -> None:
     assert {f"server{n}: {n * 7919}" for n in range(40)} <= {*lines}
     assert sum(line.startswith("[… ") for line in lines) <= 3
     assert not any("; " in line for line in lines)
+    assert not any(line in form(f"name: x.png\n{key}\nsize: 9000") for line in key.split("\n")[:-2])

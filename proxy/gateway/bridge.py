@@ -21,7 +21,7 @@ from proxy.chat.reasoning import AS_TEXT
 from proxy.chat.sse import ByteStream, EventSplitter, encoded_event, event_data, read_event
 from proxy.models.usage import Usage, read_usage
 from proxy.text.tables import table
-from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
+from proxy.upstreams.base import CHAT, OF_BODY, Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import STREAM_HEADERS, nonsense, parsed
 from proxy.upstreams.refusal import refusal_in
 from proxy.wires import WIRES
@@ -334,7 +334,7 @@ class BridgedUpstream:
                 raise nonsense("OpenAI") from None
         chunks = self._written(reply.chunks, writer)
         await anext(chunks)  # a generator that was never begun ignores its closing
-        headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
+        headers = [(name, value) for name, value in reply.headers if name not in OF_BODY]
         return with_fields(reply, headers=[*headers, *STREAM_HEADERS], chunks=chunks)
 
     async def _written(self, chunks: ByteStream, writer: AnswerWriter) -> AsyncGenerator[bytes, None]:

@@ -9,8 +9,9 @@ import os
 import socket
 import ssl
 import sys
+import zlib
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import cast
@@ -272,6 +273,9 @@ class ServerConnection(asyncio.Protocol):
 # --- the pool ---
 
 _LARGEST = 64 * 2**20
+_GZIP = zlib.MAX_WBITS | 16
+_MOST_UNZIPPED = 2**18
+"""Bytes that are decoded at once: a small answer may hold a large one."""
 _HEAD_START = 0.25
 """Seconds after which another address of a server is tried, too."""
 
@@ -287,6 +291,34 @@ class Timeouts:
     """Longest silence within an answer."""
 
 
+class Unzipped:
+    """The body of an answer in gzip, decoded. What reads answers, guards too, would see nothing in it else."""
+
+    def __init__(self, read: Callable[[], Awaitable[bytes]]) -> None:
+        self._source, self._frame, self._rest, self._is_within = read, zlib.decompressobj(_GZIP), b"", False
+
+    async def __call__(self) -> bytes:
+        """Return the next bytes, none at the end. Raise `InvalidAnswer` where they are not valid gzip."""
+        part = b""
+        while not part:
+            if self._frame.eof:
+                self._frame = zlib.decompressobj(_GZIP)
+            has_waited = not self._rest
+            self._rest = self._rest or await self._source()
+            if not self._rest and self._is_within:
+                raise InvalidAnswer("its gzip has no end")
+            if not self._rest:
+                return b""
+            if not has_waited:
+                await asyncio.sleep(0)
+            try:
+                part = self._frame.decompress(self._rest, _MOST_UNZIPPED)
+            except zlib.error:
+                raise InvalidAnswer("its answer is not valid gzip") from None
+            self._rest, self._is_within = self._frame.unconsumed_tail or self._frame.unused_data, not self._frame.eof
+        return part
+
+
 class Response:
     """An answer whose status and headers have arrived. Its body is read whole, or as a stream of bytes."""
 
@@ -299,6 +331,12 @@ class Response:
         self._is_open = True
         self.status, self._head = connection.status, connection.headers
         self._known = dict(self._head)
+        # nobody asked for gzip, but some servers send it; a part of a body (206) cannot be decoded
+        is_gzip = (
+            self._known.get(b"content-encoding", b"").strip().lower() in (b"gzip", b"x-gzip") and self.status != 206
+        )
+        self._read = Unzipped(connection.read) if is_gzip else connection.read
+        self._dropped = NOT_RELAYED | {b"content-encoding"} if is_gzip else NOT_RELAYED
         kind = self._known.get(b"content-type", b"").lower()
         is_read = self.status >= 300 or not kind or kind.startswith((b"application/json", b"text/"))
         self.is_stream = kind.startswith(b"text/event-stream") or not is_read
@@ -306,7 +344,7 @@ class Response:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        dropped = NOT_RELAYED
+        dropped = self._dropped
         if named := self._known.get(b"connection"):
             dropped = dropped | {name.strip() for name in named.lower().split(b",")}
         return [each for each in self._head if each[0] not in dropped]
@@ -321,7 +359,7 @@ class Response:
         try:
             if size <= self._largest:
                 size = 0
-                while size <= self._largest and (part := await self._connection.read()):
+                while size <= self._largest and (part := await self._read()):
                     parts.append(part)
                     size += len(part)
         except OSError as error:
@@ -353,9 +391,8 @@ class Response:
         self.close()
 
     async def _arrive(self) -> AsyncGenerator[bytes, None]:
-        read = self._connection.read
         try:
-            while chunk := await read():
+            while chunk := await self._read():
                 yield chunk
         except OSError as error:
             self.broken = True
@@ -365,7 +402,7 @@ class Response:
 
 
 class Transport:
-    """A connection pool. It follows no redirect, keeps no cookie, reads no proxy setting, and decodes nothing."""
+    """A connection pool. It follows no redirect, keeps no cookie, reads no proxy setting, and decodes gzip alone."""
 
     def __init__(
         self, name: str, timeouts: Timeouts, *, largest: int = _LARGEST, unix_socket: str | None = None

@@ -88,6 +88,10 @@ class Call:
         return self if shorter is request else with_fields(self, request=shorter, body=shorter.encode())
 
 
+OF_BODY = frozenset({b"content-type", b"content-encoding"})
+"""Headers that go with a body that is replaced."""
+
+
 @dataclass
 class Reply:
     """An upstream's answer: either whole in `body`, or a stream in `chunks`."""
@@ -105,7 +109,7 @@ class Reply:
 
     def as_json(self, body: bytes, status: int | None = None) -> "Reply":
         """Return the reply with JSON in place of its body or stream."""
-        headers = [(name, value) for name, value in self.headers if name != b"content-type"]
+        headers = [(name, value) for name, value in self.headers if name not in OF_BODY]
         headers.append((b"content-type", b"application/json"))
         return Reply(status or self.status, headers, body, facts=self.facts)
 

@@ -1,6 +1,7 @@
 """Clients of Messages and Responses with an upstream that speaks only chat completions, by the vendors' own SDKs."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ import pytest
 from proxy.chat.parse import Body
 from proxy.chat.wire import flaws
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import EVENTS, Received, Upstream, say, send, streaming
-from tests.scripted import answer, event
+from tests.e2e.servers import EVENTS, JSON, Received, Upstream, say, send, streaming
+from tests.scripted import answer, event, events
 
 CONFIG = """
 upstreams:
@@ -243,6 +244,21 @@ async def test_errors_have_the_form_of_the_wire(world: World) -> None:
         await world.response(False)
     with pytest.raises(openai.NotFoundError, match="answered with status 404"):
         await world.response(True)
+
+
+@STREAMED
+async def test_answers_are_written_anew_without_the_coding_that_they_came_in(world: World, streamed: bool) -> None:
+    body, coded = json.dumps(answer("Hello there.")).encode(), "content-encoding: {}\r\n"
+    chunks = b"".join(events(answer("Hello there."), usage=True))
+    zipped = gzip.compress(chunks if streamed else body), (EVENTS if streamed else JSON) + coded.format("gzip")
+    unknown = (429, b"no text", JSON + coded.format("br"))
+    world.script += [(200, *zipped), (200, *zipped), unknown, unknown]
+    assert (await world.message(streamed)).content[0].text == "Hello there."
+    assert (await world.response(streamed)).output_text == "Hello there."
+    with pytest.raises(anthropic.RateLimitError, match="answered with status 429"):
+        await world.message(streamed)
+    with pytest.raises(openai.RateLimitError, match="answered with status 429"):
+        await world.response(streamed)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What the client sends is what the upstream gets, and the other way round."""
 
 import asyncio
+import gzip
 import json
 from contextlib import nullcontext
 from typing import Any
@@ -158,14 +159,14 @@ class TestStreams:
             behind.respond = streaming(*filter(None, parts), status=odd.status, headers=head)
             for model in ("plain-1", "chain-1", "asking-1"):
                 answer = await post(client, request(model, stream=True))
-                body = answer.body
+                # nobody asked for gzip: it is read, and the answer goes on without it
+                body, told = answer.body, gzip.decompress(whole) if "Content-Encoding" in odd.headers else whole
                 if model == "asking-1":
                     if "usage" in name:
                         continue
-                    if "Content-Encoding" not in odd.headers:
-                        body, whole = (each.replace(b"\r\n", b"\n") for each in (body, whole))
-                assert (answer.status, body) == (odd.status, whole), (name, model)
-                sent = {key.lower(): value for key, value in odd.headers.items()}
+                    body, told = (each.replace(b"\r\n", b"\n") for each in (body, told))
+                assert (answer.status, body) == (odd.status, told), (name, model)
+                sent = {key.lower(): value for key, value in odd.headers.items() if key != "Content-Encoding"}
                 assert {key: answer.headers.get(key) for key in RELAYED} == {key: sent.get(key) for key in RELAYED}, (
                     name
                 )

@@ -1,6 +1,7 @@
 """HTTP to upstreams, against real servers on the loopback: bytes out and back, streams, and their end."""
 
 import asyncio
+import gzip
 import socket
 import ssl
 from contextlib import aclosing
@@ -50,6 +51,47 @@ async def test_a_request_without_a_body_has_none(method: str) -> None:
     assert got[0].startswith(f"{method} /v1 HTTP/1.1\r\n".encode())
     assert got[0].endswith(b"\r\n\r\n")
     assert b"content-type" not in got[0].lower()
+
+
+def zipped(body: bytes, kind: str = "application/json", status: int = 200) -> bytes:
+    head = (
+        f"HTTP/1.1 {status} OK\r\nContent-Type: {kind}\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+TEXT = BODY * 9000
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("body", [gzip.compress(TEXT), gzip.compress(TEXT[:7]) + gzip.compress(TEXT[7:])])
+async def test_gzip_that_nobody_asked_for_is_read(kind: str, body: bytes) -> None:
+    async with serves(zipped(body, kind)) as (http, url, _):
+        response = await http.request("POST", url, {}, BODY)
+        assert response.headers == [(b"content-type", kind.encode())]
+        read = b"".join([part async for part in response]) if response.is_stream else await response.read()
+    assert read == TEXT
+
+
+@pytest.mark.parametrize("body", [b"{}", gzip.compress(TEXT)[:-1], gzip.compress(TEXT) + b"x"])
+async def test_what_is_no_gzip_is_an_invalid_answer(body: bytes) -> None:
+    async with serves(zipped(body)) as (http, url, _):
+        with pytest.raises(Unanswered) as caught:
+            await (await http.request("POST", url, {}, BODY)).read()
+    assert caught.value.code == "upstream_invalid"
+
+
+async def test_gzip_counts_as_it_is_decoded_and_a_part_of_a_body_stays_as_it_is() -> None:
+    large, part = gzip.compress(bytes(9 * 2**20)), gzip.compress(TEXT)[:99]
+    async with serves(zipped(large)) as (_, url, _):
+        small = Transport("main", PLENTY, largest=2**20)
+        with pytest.raises(Unanswered) as caught:
+            await (await small.request("POST", url, {}, BODY)).read()
+    assert caught.value.code == "upstream_answer_too_large"
+    async with serves(zipped(part, status=206)) as (http, url, _):
+        response = await http.request("GET", url, {})
+        assert (b"content-encoding", b"gzip") in response.headers
+        assert await response.read() == part
 
 
 async def test_a_response_has_no_headers_of_the_connection() -> None:

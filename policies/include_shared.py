@@ -8,7 +8,7 @@ from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, exchanges, legal_cuts
 from proxy.chat.blocks import SHARED, build, injected, placed
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import added, of_client
 from proxy.context import Archive, Context, Memo, Share
 from proxy.economics import room
 from proxy.history.tail import standing_statements
@@ -50,8 +50,7 @@ class IncludeShared(Policy):
         shares = await ctx.services.inbox.received()
         if not shares:
             return Keep("nothing was shared with it")
-        sent = of_client(request, ctx.incoming)
-        if injected(request.messages, sent, SHARED):
+        if injected(request.messages, added(request, ctx.incoming), SHARED):
             return Keep("an earlier step has shown it already")
         grants, new = await self._grants(shares, request, ctx, ctx.memo)
         granted = [(grant, each) for each, grant in zip(shares, grants, strict=True) if grant]

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 from proxy.chat import CacheMarks, ChatRequest, Message, raws
 from proxy.chat.blocks import injected
 from proxy.chat.cache_marks import MOST, find_marks, markable
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import added
 from proxy.context import CacheRules, Context
 from proxy.economics import may_be_cached
 from proxy.policy import Count, Decision, Keep, MarksCache, Policy, Rewrite, Stage
@@ -84,9 +84,9 @@ class MarkCache(Policy, MarksCache):
         wanted: list[int | None] = [head]
         if self.conversation and stable == "all":
             answered = max((place for place, each in enumerate(messages) if each.role == "assistant"), default=0)
-            blocks = injected(messages, of_client(request, ctx.incoming))
-            added = next((place for place in blocks if place > answered), None)
-            wanted = [last, answered - 1, head, None if added is None else added - 1]
+            blocks = injected(messages, added(request, ctx.incoming))
+            block = next((place for place in blocks if place > answered), None)
+            wanted = [last, answered - 1, head, None if block is None else block - 1]
         places: list[int] = []
         for place in wanted:
             while place is not None and place >= 0 and not markable(messages[place]):

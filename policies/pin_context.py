@@ -60,7 +60,8 @@ class PinContext(Policy):
         if request.messages is came:
             return Keep("nothing left the context")
         places = ctx.incoming.form.places(("pinned", self.patterns), partial(_may_be_pinned, self.patterns))
-        first, still = len(head_of(came)), standing(request, ctx.incoming, fitted=True).places
+        first = len(head_of(came))
+        still = standing(request, ctx.incoming) if places and places[-1] >= first else frozenset[int]()
         left = [place for place in places if place >= first and place not in still]
         if not left:
             return Keep("nothing that must stay has left")

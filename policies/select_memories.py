@@ -14,7 +14,7 @@ from policies.resolve_clashes.statements import Statement
 from policies.resolve_clashes.statements import statements as statements_in
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import MEMORIES, build, injected, is_block, items
-from proxy.chat.provenance import arrived, of_client
+from proxy.chat.provenance import added, arrived, of_client
 from proxy.context import Context, RememberedItem
 from proxy.economics import room
 from proxy.history.tail import EARLIER, Block, Choice, Tail, standing_statements, tokens_of
@@ -114,7 +114,7 @@ class SelectMemories(Policy):
         users = [place for place in sent if request.messages[place].get("role") == "user"]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        if injected(request.messages, sent, MEMORIES):
+        if injected(request.messages, added(request, ctx.incoming), MEMORIES):
             return Keep("an earlier step has selected already")
         if any(is_block(each, MEMORIES) for each in request.messages[max(0, users[-1] - 2) : users[-1]]):
             return Keep("the client has sent the selection along")

@@ -7,7 +7,7 @@ from math import ceil
 
 from proxy.chat import ChatRequest
 from proxy.chat.blocks import CEILING, SHARE, injected
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import added
 from proxy.context import CacheRules, Context, Prices
 
 UNCACHED = CacheRules()
@@ -19,7 +19,7 @@ _NEARLY = 7 / 8
 
 async def room(request: ChatRequest, ctx: Context) -> int:
     """Return the tokens that a step may still inject, within the budget of all blocks and the bound of the prompt."""
-    places = injected(request.messages, of_client(request, ctx.incoming))
+    places = injected(request.messages, added(request, ctx.incoming))
     used = sum(await ctx.tokens.sizes([request.messages[place] for place in places]))
     usable, total = ctx.model.usable(request), (await ctx.tokens.count(request)).total
     return max(0, min(int(usable * SHARE) - used, int(usable * CEILING) - total))

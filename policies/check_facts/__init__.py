@@ -12,7 +12,7 @@ from policies.check_facts.trusted import Fact, Trusted, read_facts
 from proxy.chat import ChatRequest, Message
 from proxy.chat.annotations import Contradiction, checked, note
 from proxy.chat.blocks import MEMORIES, Stretch, TextChange, changed, injected, is_block, spans
-from proxy.chat.provenance import arrived, of_client, unanswered
+from proxy.chat.provenance import added, arrived, of_client, unanswered
 from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context, find_in_each, settled_verdicts
 from proxy.policy import Count, Decision, Keep, Need, Policy, ReadsFiles, RefusesContent, Reject, Rewrite
@@ -105,7 +105,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         if not self._trusted.size:
             return Keep("no trusted facts")
         sent = of_client(request, ctx.incoming)
-        places = sorted([*sent, *injected(request.messages, sent)])
+        places = sorted([*sent, *injected(request.messages, added(request, ctx.incoming))])
         false = await self._in_each("contradicts a fact", self._contradicted, request, places, ctx)
         false, of_judge = await self._with_judge(request, places, false, ctx)
         if false and self.action == "reject":
@@ -191,8 +191,8 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         )
         joined: dict[int, tuple[_Found, ...]] = {}
         for n in sorted({*false, *unclear}):
-            added = [(place, one) for place, one, said in unclear.get(n, ()) if verdicts[one.fact, said] == "yes"]
-            ones = {(place, one.start): one for place, one in (*added[::-1], *false.get(n, ()))}
+            more = [(place, one) for place, one, said in unclear.get(n, ()) if verdicts[one.fact, said] == "yes"]
+            ones = {(place, one.start): one for place, one in (*more[::-1], *false.get(n, ()))}
             if ones:
                 joined[n] = tuple((place, one) for (place, _), one in sorted(ones.items()))
         return joined, counts

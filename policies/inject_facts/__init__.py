@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from policies.inject_facts.patterns import Ready, UserFact, block, facts_in, merged, outline, ready, shipped, whole
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, injected, placed
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import added, of_client
 from proxy.context import Context, find_in_each
 from proxy.economics import room
 from proxy.history.pins import compiled
@@ -70,10 +70,9 @@ class InjectFacts(Policy):
         if not request.tools and not self.always:
             return Keep("no tools are used")
         facts_at = await self._stated_facts(ctx)
-        sent = of_client(request, ctx.incoming)
-        if own := injected(request.messages, sent, FACTS):
+        if own := injected(request.messages, added(request, ctx.incoming), FACTS):
             request = request.with_messages(each for n, each in enumerate(request.messages) if n not in own)
-            sent = of_client(request, ctx.incoming)
+        sent = of_client(request, ctx.incoming)
         # of a message that stands in a short form the facts are in the note in front of the next one, as of any other
         there = {*sent.values()} if facts_at else set[int]()
         departed = dict.fromkeys(place for place in facts_at if place not in there)
@@ -82,7 +81,7 @@ class InjectFacts(Policy):
         findings: list[str] = []
         blocks: dict[int, list[Message]] = {}
         where = _stated_last(departed, facts_at)
-        added = [(at, message.text) for at, message in enumerate(request.messages) if at not in sent]
+        texts = [(at, request.messages[at].text) for at in added(request, ctx.incoming)]
         is_open = True  # what was stated in messages that left is due before the first one
         for place, at in sent.items() if facts_at else ():
             is_user = request.messages[place].role == "user"
@@ -90,7 +89,7 @@ class InjectFacts(Policy):
                 continue
             is_open = at in facts_at
             itself = merged(facts_at.get(at, ()))
-            shown = [text for before, text in added if before < place]
+            shown = [text for before, text in texts if before < place]
             # a value that the message states anew is not repeated in its older form
             due = {
                 name: value

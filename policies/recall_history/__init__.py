@@ -5,10 +5,10 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
-from policies.recall_history.search import Found, HistorySearch, Place, prepare, without_standing
+from policies.recall_history.search import Found, HistorySearch, Place, find_left, prepare
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import RECALLED, injected
-from proxy.chat.provenance import departed, of_client
+from proxy.chat.provenance import added, of_client
 from proxy.context import Context
 from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
 from proxy.policy import Decision, Keep, Need, Policy, Rewrite, Stage
@@ -80,24 +80,22 @@ class RecallHistory(Policy):
         return frozenset({"embedding"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        gone = departed(ctx.incoming, request)
+        gone = await find_left(request, ctx)
         if ctx.services.embedder is not None:
             await self._prepare(request, ctx)
-        if not gone:
+        if not gone.places and not gone.stand:
             return Keep("nothing left the context")
-        sent = of_client(request, ctx.incoming)
-        if injected(request.messages, sent, RECALLED):
+        if injected(request.messages, added(request, ctx.incoming), RECALLED):
             return Keep("an earlier step has recalled already")
+        sent = of_client(request, ctx.incoming)
         users = [
             place for place in request.form.places("users", lambda each: each.get("role") == "user") if place in sent
         ]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        forms = dict(zip(sent.values(), map(request.messages.__getitem__, sent), strict=True))
-        gone, missing = await without_standing(gone, forms, ctx)
-        if not gone:
+        if not gone.places:
             return Keep("what left stands in another form")
-        recollection = _Recollection(self, request, ctx, sent, gone, missing)
+        recollection = _Recollection(self, request, ctx, sent, gone.places)
         return await recollection.decision(users[-1], users[-EARLIER - 1 : -1])
 
     async def _prepare(self, request: ChatRequest, ctx: Context) -> None:
@@ -137,13 +135,12 @@ class _Recollection(Tail[Place]):
         request: ChatRequest,
         ctx: Context,
         sent: Mapping[int, int],
-        gone: Sequence[int],
-        missing: Mapping[int, Collection[int]],
+        gone: Mapping[int, Collection[int] | None],
     ) -> None:
         super().__init__(request, ctx, sent)
-        self._policy, self._gone = policy, gone
-        made = [message.text for place, message in enumerate(request.messages) if place not in sent]
-        self._search = HistorySearch(gone, ctx, "\n".join(made), missing)
+        self._policy, self._gone = policy, [*gone]
+        made = [request.messages[place].text for place in added(request, ctx.incoming)]
+        self._search = HistorySearch(self._gone, ctx, "\n".join(made), gone)
         self._usable = ctx.model.usable(request)
         self._blocks: dict[tuple[Place, ...], Block[Place]] = {}
         self._most = policy.max_tokens

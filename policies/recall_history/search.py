@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from policies.recall_history.chance import above_chance
 from policies.recall_history.relevance import Candidates, Ranked, ranked
-from proxy.chat import Message, digest
+from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.attachments import attachments, described
 from proxy.chat.blocks import passages_block
 from proxy.chat.markers import is_shortened
 from proxy.chat.passages import Passage, passages
+from proxy.chat.provenance import identities, of_client, raws, stands
 from proxy.compaction.references import is_referring
 from proxy.context import Context
 from proxy.history.reading import only_asks
@@ -117,7 +118,7 @@ class HistorySearch:
         gone: Sequence[int],
         ctx: Context,
         summary: str = "",
-        missing: Mapping[int, Collection[int]] = MappingProxyType({}),
+        missing: Mapping[int, Collection[int] | None] = MappingProxyType({}),
     ) -> None:
         """Search the client's messages at the places `gone`.
 
@@ -307,24 +308,72 @@ class HistorySearch:
         return numpy.array(near, float)
 
 
-async def without_standing(
-    gone: Sequence[int], forms: Mapping[int, Message], ctx: Context
-) -> tuple[list[int], Mapping[int, Collection[int]]]:
-    """Return the messages that left of which something does not stand in the prompt, and which of their passages.
+class Left(NamedTuple):
+    """The client's messages before the last user message that left the prompt, or stand in it in a shorter form."""
+
+    end: int = 0
+    """The messages of the prompt that were looked at."""
+    reached: int = 0
+    """The client's messages up to the last one that was found."""
+    places: Mapping[int, Collection[int] | None] = MappingProxyType({})
+    """The passages that their forms lack, by the places of the messages that left; None where one has no form."""
+    stand: bool = False
+    """True if another form says all that one of them said."""
+
+
+async def find_left(request: ChatRequest, ctx: Context) -> Left:
+    """Return which of the client's messages left, but for system messages and calls in another form.
 
     A passage stands if the form that its message has in the prompt has its words: it may be a table of them. So does
-    one of which notes say where an earlier message shows its lines. `forms` are by the places of the messages.
+    one of which notes say where an earlier message shows its lines.
     """
-    missing: dict[int, tuple[int, ...]] = {}
-    for place in gone:
-        if (form := forms.get(place)) is not None:
-            if (parts := form.derived(_MISSING)) is None:
-                message = ctx.incoming.messages[place]
-                key = (_MISSING, hash(message.raw), len(message.raw), hash(form.raw))
-                parts = await ctx.once.of_key(key, len(message.raw), partial(_missing, message, form))
-                form.derive(_MISSING, partial(tuple[int, ...], parts))
-            missing[place] = parts
-    return [place for place in gone if missing.get(place) != ()], missing
+    incoming, asked = ctx.incoming, ctx.incoming.last_user_message
+    if request.messages is incoming.messages or asked is None:
+        return Left()
+    form, name, last = request.form, ("left", incoming.form.lineage), identities(incoming)(id(asked)) or 0
+    walk = await _further(form.resume(name, Left())[1], form.settled, last, request, ctx)
+    form.settle(name, walk)
+    walk = await _further(walk, len(request.messages), last, request, ctx)
+    rest = [place for place in range(walk.reached, last) if not incoming.messages[place].is_system]
+    if not walk.places and not rest:
+        return walk
+    said, there = incoming.messages, raws(request)
+    places = {place: walk.places.get(place) for place in sorted((*walk.places, *rest))}
+    gone = {place: parts for place, parts in places.items() if place < last and said[place].raw not in there}
+    return walk._replace(places=gone)
+
+
+async def _further(before: Left, end: int, last: int, request: ChatRequest, ctx: Context) -> Left:
+    """Return what left of the client's messages up to place `last`, by the prompt's messages up to `end`."""
+    sent, came = of_client(request, ctx.incoming), ctx.incoming.messages
+    place, reached, places, stand = before.end, before.reached, {**before.places}, before.stand
+    for place in range(before.end, end):
+        at = sent.get(place, -1)
+        if at >= last:
+            break
+        places |= {each: None for each in range(reached, at) if not came[each].is_system}
+        message, is_again, reached = request.messages[place], 0 <= at < reached, max(reached, at + 1)
+        if at < 0 or (is_again and at not in places):
+            continue
+        places.pop(at, None)
+        if stands(message, came[at]) or message.get("tool_calls") or came[at].is_system:
+            continue
+        parts = await _lacking(came[at], message, ctx)
+        stand = stand or not parts
+        if parts:
+            places[at] = parts
+    else:
+        place = max(end, before.end)
+    return Left(place, reached, places, stand)
+
+
+async def _lacking(message: Message, form: Message, ctx: Context) -> Collection[int]:
+    if (parts := form.derived(_MISSING)) is None:
+        key = (_MISSING, hash(message.raw), len(message.raw), hash(form.raw))
+        parts = await ctx.once.of_key(key, len(message.raw), partial(_missing, message, form))
+        form.derive(_MISSING, partial(tuple[int, ...], parts))
+    lacking: Collection[int] = parts
+    return lacking
 
 
 def _missing(message: Message, form: Message) -> tuple[int, ...]:

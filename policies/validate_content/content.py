@@ -9,7 +9,7 @@ from typing import NamedTuple
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, Stretch, content, passage_spans, spans
 from proxy.chat.injected_data import blocks
-from proxy.chat.provenance import of_client, unanswered
+from proxy.chat.provenance import added, of_client, unanswered
 from proxy.chat.texts import texts_of
 
 _ENDS = 1000
@@ -102,9 +102,9 @@ def passages(request: ChatRequest, incoming: ChatRequest, content: str) -> Itera
 
 def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[int, str, str]]:
     """Yield the places, texts and tags of the messages that are not the client's and begin with one of these tags."""
-    sent = of_client(request, incoming)
-    for place, message in enumerate(request.messages):
-        if place not in sent and message.role == "user":
+    for place in added(request, incoming):
+        message = request.messages[place]
+        if message.role == "user":
             tag = message.text.partition(">")[0].removeprefix("<").partition(" ")[0]
             if message.text.startswith("<") and tag in tags:
                 yield place, message.text, tag

@@ -6,7 +6,7 @@ For chat templates that do not, `alternate_roles` separates them at the end of t
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.chat import ROLES, Message
@@ -119,13 +119,9 @@ def is_block(candidate: Message, tag: str) -> bool:
     return candidate.get("role") == "user" and candidate.text.startswith(f"<{tag}>\n")
 
 
-def injected(messages: Sequence[Message], client: Collection[int], *tags: str) -> list[int]:
-    """Return the places of the blocks in a request, of these tags or of any; `client` are those of the client's."""
-    return [
-        place
-        for place, one in enumerate(messages)
-        if place not in client and any(is_block(one, tag) for tag in tags or TAGS)
-    ]
+def injected(messages: Sequence[Message], places: Iterable[int], *tags: str) -> list[int]:
+    """Return which of these places have blocks, of these tags or of any; those of the client's messages have none."""
+    return [place for place in places if any(is_block(messages[place], tag) for tag in tags or TAGS)]
 
 
 def placed(messages: Sequence[Message], blocks: Mapping[int, Sequence[Message]]) -> list[Message]:

@@ -23,6 +23,8 @@ class _KnownPlaces(NamedTuple):
     end: int
     places: Places
     """By place, a place in what the client sent."""
+    added: tuple[int, ...] = ()
+    """The places of all others."""
 
 
 _NOTHING = _KnownPlaces(0, {})
@@ -45,16 +47,27 @@ class _Identities(NamedTuple):
 
 def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
     """Return the places of the messages that are the client's, each with that of the message as the client sent it."""
+    return _known_places(request, incoming).places
+
+
+def added(request: ChatRequest, incoming: ChatRequest) -> Sequence[int]:
+    """Return the places of the messages that are not the client's, in order."""
+    return _known_places(request, incoming).added
+
+
+def _known_places(request: ChatRequest, incoming: ChatRequest) -> _KnownPlaces:
     came, find = incoming.form, identities(incoming)
 
     def extend(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlaces:
-        own = {**before.places}
+        own, others = {**before.places}, list[int]()
         for place, message in enumerate(messages, before.end):
-            if (at := sent_as(message, find)) is not None:
+            if (at := sent_as(message, find)) is None:
+                others.append(place)
+            else:
                 own[place] = at
-        return _KnownPlaces(before.end + len(messages), own)
+        return _KnownPlaces(before.end + len(messages), own, (*before.added, *others))
 
-    return request.form.fold(("of the client", came.lineage), _NOTHING, extend).places
+    return request.form.fold(("of the client", came.lineage), _NOTHING, extend)
 
 
 def identities(request: ChatRequest) -> FindPlace:
@@ -86,49 +99,40 @@ def sent_as(message: Message | None, find: FindPlace) -> int | None:
     return None
 
 
-class StandingPlaces(NamedTuple):
-    """The places of the client's messages that a request still has."""
+def standing(request: ChatRequest, incoming: ChatRequest) -> frozenset[int]:
+    """Return the places of the client's messages of which the request still says what they said.
 
-    end: int = 0
-    """The messages of the request that were looked at."""
-    places: frozenset[int] = frozenset()
-    """Of messages as they were, and of the user's with marks in them; one that was shortened does not stand."""
-    calls: frozenset[int] = frozenset()
-    """Of calls in another form."""
-
-
-def standing(request: ChatRequest, incoming: ChatRequest, *, fitted: bool = False) -> StandingPlaces:
-    """Return which of the client's messages still say what they said.
-
-    With `fitted`, a user's message does that was shortened to fit the window: the user's own words stand in it, only
-    the document does not.
+    A user's message does that was shortened to fit the window: the user's own words stand in it, only the document does
+    not.
     """
     theirs, sent = of_client(request, incoming), incoming.messages
 
-    def extend(before: StandingPlaces, messages: Sequence[Message]) -> StandingPlaces:
-        places, calls = set[int](), set[int]()
-        for place, message in enumerate(messages, before.end):
-            at = theirs.get(place)
-            if at is None:
-                continue
-            own = sent[at]
-            if message is own or (message.get("role") == "user" and not _is_short(message, own, fitted=fitted)):
-                places.add(at)
-            elif message.get("tool_calls"):
-                calls.add(at)
-        return StandingPlaces(before.end + len(messages), before.places | places, before.calls | calls)
+    def extend(before: tuple[int, frozenset[int]], messages: Sequence[Message]) -> tuple[int, frozenset[int]]:
+        end, places = before
+        found = [
+            at
+            for place, message in enumerate(messages, end)
+            if (at := theirs.get(place)) is not None and stands(message, sent[at], fitted=True)
+        ]
+        return end + len(messages), places.union(found)
 
-    return request.form.fold(("standing", fitted, incoming.form.lineage), StandingPlaces(), extend)
+    return request.form.fold(("standing", incoming.form.lineage), (0, frozenset[int]()), extend)[1]
 
 
-def _is_short(message: Message | None, sent: Message, *, fitted: bool) -> bool:
-    """Return whether a step has shortened it on its way from what was sent; a mark does not make it whole."""
-    while message is not None and message is not sent:
-        texts = [text.original for text in texts_of(0, message, "user")]
+def stands(message: Message, sent: Message, *, fitted: bool = False) -> bool:
+    """Return whether a message still says what was sent: the same one does, and the user's with marks in it.
+
+    One that was shortened does not; with `fitted`, one does that was shortened to fit the window.
+    """
+    if message is sent or message.get("role") != "user":
+        return message is sent
+    made: Message | None = message
+    while made is not None and made is not sent:
+        texts = [text.original for text in texts_of(0, made, "user")]
         if any(is_shortened(text) and not (fitted and is_to_fit(text)) for text in texts):
-            return True
-        message = message.made_of
-    return False
+            return False
+        made = made.made_of
+    return True
 
 
 def arrived(messages: Sequence[Message]) -> frozenset[int]:
@@ -143,24 +147,6 @@ def arrived(messages: Sequence[Message]) -> frozenset[int]:
 def unanswered(messages: Sequence[Message]) -> int:
     """Return the place behind the last message of the model's: no answer has followed what stands there."""
     return next((place for place in range(len(messages), 0, -1) if messages[place - 1].role == "assistant"), 0)
-
-
-def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
-    """Return the places of messages before the last user message that left, in order, but for system messages.
-
-    A tool result that stands there in another form has left, too, and so has a user's message in a short one, but not
-    one in which something was marked, and no call.
-    """
-    asked_last = incoming.last_user_message
-    if request.messages is incoming.messages or asked_last is None:
-        return []
-    still = standing(request, incoming)
-    before = set(range(identities(incoming)(id(asked_last)) or 0))
-    before.difference_update(
-        still.places, still.calls, incoming.form.places("system messages", lambda message: message.is_system)
-    )
-    texts = raws(request) if before else frozenset[bytes]()
-    return [place for place in sorted(before) if incoming.messages[place].raw not in texts]
 
 
 def raws(request: ChatRequest) -> frozenset[bytes]:

@@ -123,7 +123,7 @@ class _AnyLength(int):
 
 
 class _Received:
-    """A body as it comes in: whole in one piece, as most are, it is never copied. uvicorn copies it twice."""
+    """The parts of a body as they come in: a single one, as most are, is never copied. uvicorn copies it twice."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -254,13 +254,15 @@ class Connection(HttpToolsProtocol):
         elif not self.parser.should_upgrade():
             self._part = "body"
             super().on_headers_complete()
-            self.cycle.body, self.cycle.transport = _Received(), _OneWrite(self.cycle)  # type: ignore[assignment]
+            self.cycle.transport = _OneWrite(self.cycle)  # type: ignore[assignment]
             if self.parser.get_http_version() == "1.0":  # uvicorn would send it chunks, which it does not know
                 self.cycle.chunked_encoding, self.cycle.expected_content_length = False, _AnyLength()
             self.headers = deque(maxlen=0)  # type: ignore[assignment]  # drops trailers, the headers behind a body
 
     def on_body(self, body: bytes) -> None:
         if not (self._refused or self.cycle.response_complete):
+            if not isinstance(self.cycle.body, _Received):  # uvicorn has a new one for what comes next
+                self.cycle.body = _Received()  # type: ignore[assignment]
             self.cycle.body += body
             self.cycle.message_event.set()
 

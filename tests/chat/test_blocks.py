@@ -50,9 +50,9 @@ def test_a_block_is_read_as_it_was_written_in_front_of_its_messages() -> None:
     one, two = build(MEMORIES, "x", []), build(FACTS, "x", [])
     shown = placed(talk, {0: [one, two], 2: [one]})
     assert shown == [one, two, *talk, one]
-    assert injected(shown, {2, 3}) == [0, 1, 4]
-    assert injected(shown, {2, 3}, FACTS) == [1]
-    assert injected(shown, range(5)) == [], "what the client sent is no block"
+    assert injected(shown, range(5)) == [0, 1, 4]
+    assert injected(shown, range(5), FACTS) == [1]
+    assert injected(shown, [2, 3]) == [], "what the client sent is no block"
 
 
 @pytest.mark.parametrize(("message", "terms", "is_own"), [

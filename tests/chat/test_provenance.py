@@ -12,7 +12,7 @@ from proxy.chat import ChatRequest, Message, provenance
 from proxy.chat.attachments import attachments, label
 from proxy.chat.folds import Folds
 from proxy.chat.passages import WHOLE, passages
-from proxy.chat.provenance import departed, identities, of_client, standing
+from proxy.chat.provenance import identities, of_client, standing, stands
 from proxy.chat.reasoning import is_signed, may_be_signed, signed_places, without_reasoning
 from proxy.testing import chat
 
@@ -41,45 +41,6 @@ def test_parts_that_may_stand_nowhere_else_are_no_attachments(role: str, count: 
     kinds = ("text", "image", "tool_reference", "server_tool_use")
     parts = [{"type": kind, **({"text": "x"} if kind == "text" else {})} for kind in kinds]
     assert len(attachments(Message({"role": role, "content": parts}))) == count
-
-
-def left(incoming: str, request: str) -> str:
-    """What left, where both share the messages that read alike."""
-    before = chat(incoming)
-    by_word = dict(zip(incoming.split(), before.messages, strict=True))
-    after = [by_word[word] for word in request.split()]
-    return " ".join(incoming.split()[place] for place in departed(before, before.with_messages(after)))
-
-
-@pytest.mark.parametrize(
-    ("incoming", "request_", "expected"),
-    [
-        ("s u1 a1 u2", "s u1 a1 u2", ""),
-        ("s u1 a1 u2 a2 u3", "s u2 a2 u3", "u1 a1"),
-        ("s u1 aA! tA a1 u2", "s u2", "u1 aA! tA a1"),
-        ("s u1 a1 u2 aB! tB", "s u2", "u1 a1"),
-        ("s1 s2 u1 a1 u2", "u2", "u1 a1"),
-    ],
-    ids=["nothing", "the oldest", "with a call", "not what is behind the question", "no system message"],
-)
-def test_what_left(incoming: str, request_: str, expected: str) -> None:
-    assert left(incoming, request_) == expected
-
-
-def test_a_result_or_call_in_another_form_has_left_and_one_of_the_same_bytes_has_not() -> None:
-    incoming = chat("u1 aA! tA a1 u2")
-    call = incoming.messages[1].with_changes(content="shorter")
-    kept = [incoming.messages[0], call, incoming.messages[2].with_changes(content="..."), *incoming.messages[3:]]
-    assert departed(incoming, incoming.with_messages(kept)) == [2]
-    incoming = chat("u1 aA! tA a1 u2 aA! tA a2 u3")
-    kept = list(incoming.messages[4:])
-    assert departed(incoming, incoming.with_messages(kept)) == [0, 3]
-    kept[1] = kept[1].with_changes(content="thinking")
-    assert departed(incoming, incoming.with_messages(kept)) == [0, 1, 3]
-    incoming = chat("u1 a1 u2")
-    again = [Message(dict(message)) for message in incoming.messages]
-    assert departed(incoming, incoming.with_messages(again)) == []
-    assert departed(ChatRequest("m", ()), ChatRequest("m", ())) == []
 
 
 TEXTS = st.lists(st.sampled_from(["word ", "A sentence ends. ", "\n", "\n\n", "# Title\n", "x" * 900, "é" * 50])).map(
@@ -207,9 +168,10 @@ def test_a_users_message_stands_with_marks_in_it_and_not_in_a_short_form() -> No
     marked = incoming[0].with_changes(content="u1 [note]")
     short = incoming[1].with_changes(content='u\n[shortened: 1 of 2 characters; recall("h") has the whole]')
     both = short.with_changes(content=short.text + " [note]")
-    same = standing(request([marked, short, incoming[2], incoming[3]]), request(incoming))
-    assert same.places == {0, 2, 3}
-    assert standing(request([both]), request(incoming)).places == frozenset()
+    assert [*map(stands, [marked, short, incoming[2]], incoming)] == [True, False, True]
+    assert not stands(both, incoming[1])
+    assert standing(request([marked, short, incoming[2], incoming[3]]), request(incoming)) == {0, 2, 3}
+    assert standing(request([both]), request(incoming)) == frozenset()
 
 
 def test_places_are_those_in_the_request_that_is_asked_about() -> None:

@@ -145,6 +145,8 @@ class RequestSpan:
         turn = None if request.rewriting is None else turn_of(request.rewriting.came)
         conversation = {f"penstock.{name}.id": id for name, id in names_of(request.who()).items()}
         has_failed = request.status >= 500 or (request.error is not None and request.status < 400)
+        if has_failed:  # an upstream's own error may have no code
+            known["error.type"] = request.error or str(request.status)
         _end(self._span, {**known, **conversation, "penstock.conversation.turn": turn}, has_failed=has_failed)
 
 

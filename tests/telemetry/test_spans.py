@@ -275,6 +275,19 @@ async def test_a_server_span_is_an_error_where_the_server_failed(
     assert (span.attributes or {}).get("error.type") == error
 
 
+async def test_an_error_without_a_code_is_named_by_its_status(recorded: Recorded) -> None:
+    recorded.telemetry.begin("POST", "/v1/chat/completions", {}).end(503)
+
+    assert (await attributes_of(recorded, SERVER))["error.type"] == "503"
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "max_output_tokens"])
+async def test_each_wire_has_its_own_name_for_the_longest_answer(recorded: Recorded, name: str) -> None:
+    request(recorded.telemetry, step(), fields={name: 64})
+
+    assert (await attributes_of(recorded, CLIENT))["gen_ai.request.max_tokens"] == 64
+
+
 async def test_errors_are_recorded_by_kind_and_never_by_text(recorded: Recorded) -> None:
     seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
     seen.call(provider="openai", model="gpt-4o").end(error=UpstreamTimeout(SECRET))

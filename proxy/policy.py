@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.chat import ChatRequest, JsonObject, Tool
+from proxy.chat import ChatRequest, JsonObject, Message, Tool
 from proxy.chat.answer import Answer
 from proxy.chat.placeholders import Placeholders, StandIn, kind_of
 from proxy.chat.strings import Change, changed, names_twice, unknown_field, with_strings
@@ -303,6 +303,17 @@ class InternalTool(ABC):
         `arguments` is a JSON object.
         """
 
+    async def handed(self, call: Mapping[str, Any], *, strict: bool) -> Mapping[str, Any] | None:
+        """Return a call that is the client's in another form, as the client gets it; None for one to `run`.
+
+        With `strict`, the model can be told its flaw.
+        """
+        return None
+
+    def instead(self, messages: Sequence[Message], offered: Sequence[Tool]) -> Sequence[Tool]:
+        """Return the client's tools to offer once this one is gone, beside those that are `offered`."""
+        return ()
+
 
 class BringsTools(ABC):
     """A policy that offers internal tools."""
@@ -490,7 +501,6 @@ class Guard(Policy, RefusesContent):
 
 
 def _unknown_place(request: ChatRequest) -> str | None:
-    """Return the place of text in a field that no known request has."""
     for name, items in request.own.items():
         for index, item in enumerate(items):
             if (place := item.derive("unknown field", partial(unknown_field, item, request.wire))) is not None:
@@ -499,7 +509,6 @@ def _unknown_place(request: ChatRequest) -> str | None:
 
 
 def _ambiguous_place(request: ChatRequest) -> str | None:
-    """Return the place of an object that has a name twice."""
     for name, items in request.own.items():
         for index, item in enumerate(items):
             if item.derive("names twice", partial(names_twice, item.raw)):

@@ -210,7 +210,6 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         return tuple((place, one) for place, ones in every if len(ones) <= self.most for one in ones)
 
     def _texts(self, message: Message) -> Iterator[tuple[int, str]]:
-        """Return the texts of a message whose writer is checked, with their places."""
         role = message.role
         return ((place, text.original) for place, text in enumerate(texts_of(0, message, role)) if role in self.roles)
 

@@ -185,7 +185,6 @@ async def reconcile(
 
 
 def _finding(clash: Clash, sent: Mapping[int, int]) -> str:
-    """Return the places of a pair's messages among the client's, and the reason."""
     older, newer = f"messages[{sent[clash.older]}]", f"messages[{sent[clash.newer]}]"
     relation = f"is superseded by {newer}" if clash.solvable else f"and {newer} are both uncertain"
     return f"{older} {relation if older != newer else 'contradicts itself'}: {clash.reason}"

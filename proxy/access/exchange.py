@@ -92,7 +92,6 @@ class Intake:
             del self._by_address[address]
 
     def _overloaded(self) -> Overloaded:
-        """Count a refusal."""
         self._refused("bodies")
         message = "Penstock has too many large requests under way. Try again soon."
         return Overloaded(message, headers={**retry_after(1.0), "connection": "close"})

@@ -367,7 +367,6 @@ class Admission:
         )
 
     def _of_day(self) -> dict[str, str]:
-        """Return the keys of what the account has used today, by unit."""
         return {unit: count_key(self._account, unit, "day", self._limits.clock() // DAY) for unit in _UNITS}
 
 

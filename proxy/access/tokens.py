@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jwt
@@ -39,9 +39,9 @@ _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 class TokenVerifier:
     """The callers who send tokens. For use on one event loop."""
 
-    def __init__(self, auth: KeysAuth, *, clock: Callable[[], float] = time.time) -> None:
-        self._clock, self._paths = clock, auth.paths
-        self._issuers = {each.issuer: _Issuer(each, clock) for each in auth.tokens}
+    def __init__(self, auth: KeysAuth) -> None:
+        self._paths = auth.paths
+        self._issuers = {each.issuer: _Issuer(each) for each in auth.tokens}
         self._known: Cache[str, tuple[Caller, float]] = Cache(10_000, age=_REMEMBERED)
 
     async def caller(self, token: str) -> Caller:
@@ -52,7 +52,7 @@ class TokenVerifier:
             known = await self._verified(token, digest)
             self._known.put(digest, known)
         caller, expires = known
-        if expires <= self._clock():
+        if expires <= time.time():
             raise _refused("it has expired")
         return caller
 
@@ -71,9 +71,9 @@ class TokenVerifier:
 
 
 class _Issuer:
-    def __init__(self, settings: TokenIssuer, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: TokenIssuer) -> None:
         self.name, self.leeway = settings.name, settings.leeway
-        self._settings, self._clock = settings, clock
+        self._settings = settings
         self._keys: Sequence[Mapping[str, Any]] | None = None
         self._read = self._tried = float("-inf")
         self._reading = asyncio.Lock()
@@ -127,10 +127,10 @@ class _Issuer:
 
     async def _candidates(self, algorithm: str, name: Any) -> list[Mapping[str, Any]]:
         """Return the keys that may have signed a token; they are read again where none has its key's name."""
-        now = self._clock()
+        now = time.time()
         if self._keys is None or now - self._read > _REFRESH or not self._fitting(algorithm, name):
             async with self._reading:
-                if self._clock() - self._tried > _PAUSE:
+                if time.time() - self._tried > _PAUSE:
                     await self._refresh()
         if self._keys is None:
             raise UpstreamFailed("the keys of the identity provider cannot be read now", status=503)
@@ -147,13 +147,13 @@ class _Issuer:
         ]
 
     async def _refresh(self) -> None:
-        self._tried = self._clock()
+        self._tried = time.time()
         try:
             address = self._settings.keys_url
             if address is None:
                 address = str((await _json(self._settings.issuer.rstrip("/") + _DISCOVERY))["jwks_uri"])
             self._keys = [dict(key) for key in (await _json(address))["keys"]]
-            self._read = self._clock()
+            self._read = time.time()
         except (UpstreamFailed, TimeoutError, ValueError, TypeError, KeyError) as error:
             self._warnings.warn({"issuer": self.name}, cause=type(error).__name__)
 

@@ -50,7 +50,6 @@ class CorrectionService:
         return BoundCorrections(self, prefix, observers, outage or Outage())
 
     def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes | None, reply: Reply, _: Usage) -> None:
-        """Look at an answer that has ended."""
         if reply.status == 200 and body and len(self._looking) < _MOST:
             self._looking.begin(self._look(notes, sent, body, streamed=reply.chunks is not None))
 

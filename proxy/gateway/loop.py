@@ -7,11 +7,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import orjson
 
-from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, encode, with_fields
+from proxy.chat import ChatRequest, Message, called_name, chosen_tools, encode, with_fields
 from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.chat.reasoning import signed_places
@@ -131,25 +131,6 @@ _NO_MORE = "\n\n[This was the last call of this kind in this turn. Go on with wh
 Facts = dict[str, str | int | float | bool]
 
 
-@runtime_checkable
-class HandsOn(Protocol):
-    """An internal tool whose calls are the client's in another form; it runs those that cannot be."""
-
-    async def handed(self, call: Mapping[str, Any], *, strict: bool) -> Mapping[str, Any] | None:
-        """Return the call as the client gets it; None for one that cannot be handed on.
-
-        With `strict`, the model can be told its flaw.
-        """
-
-
-@runtime_checkable
-class StandsFor(Protocol):
-    """An internal tool through which the model reaches tools of the client."""
-
-    def instead(self, messages: Sequence[Message], offered: Sequence[Tool]) -> Sequence[Tool]:
-        """Return the client's tools to offer once it is gone, beside those that are `offered`."""
-
-
 @dataclass(slots=True)
 class Dialogue:
     """The rounds so far: what they added to the request, said to the client and cost."""
@@ -184,7 +165,7 @@ class Dialogue:
 
     async def _hand(self, strict: bool, call: Mapping[str, Any]) -> Mapping[str, Any] | None:
         tool = self._tools.get(called_name(call))
-        if not isinstance(tool, HandsOn):
+        if tool is None:
             return None
         try:
             async with asyncio.timeout(self._timeout):
@@ -260,8 +241,7 @@ class Dialogue:
             request = request.without("tool_choice")
         tools = [tool for tool in request.tools if tool.name not in self._tools]
         for internal in self._tools.values():
-            if isinstance(internal, StandsFor):
-                tools += internal.instead(request.messages, tools)
+            tools += internal.instead(request.messages, tools)
         return request.with_tools(tools)
 
     def _check(self, round_: Round) -> None:

@@ -8,7 +8,7 @@ conversation goes on in time, which is learned from the idle times of the agent'
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -61,9 +61,9 @@ class IdleTimes:
 class Pilot:
     """The pilot of one process. For one event loop; losing it costs a few refreshes."""
 
-    def __init__(self, settings: PilotSettings, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: PilotSettings, metrics: Metrics) -> None:
         self.settings = settings
-        self._metrics, self._clock = metrics, clock
+        self._metrics = metrics
         self._times: Cache[Key, IdleTimes] = Cache(_AGENTS)
         self._resting = BackgroundWork[Key]()
         self._windows: dict[Key, int] = {}
@@ -123,7 +123,7 @@ class Pilot:
         return not cause
 
     def _may_spend(self, usd: float) -> bool:
-        today = int(self._clock() // 86400)
+        today = int(time.monotonic() // 86400)
         if today != self._day:
             self._day, self._usd = today, 0.0
         return self._usd + usd <= self.settings.max_usd_per_day
@@ -135,7 +135,7 @@ class Pilot:
         The others find the beginning in the cache, which may be read once an answer begins. They wait for
         `settings.hold` seconds at most.
         """
-        key, now = _beginning(prepared) if self.settings.hold else None, self._clock()
+        key, now = _beginning(prepared) if self.settings.hold else None, time.monotonic()
         if key is None or prepared.rewritten is None:
             yield
         elif (written := self._written.get(key)) is not None and now - written < prepared.rewritten.ctx.model.cache.ttl:

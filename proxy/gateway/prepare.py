@@ -286,13 +286,6 @@ class Preparation:
             raise BadRequest("x-penstock-bypass is not allowed here; leave it out", code="bypass_not_allowed")
         return True
 
-    def _must_hold(self, body: Body, route: Route, chosen: Chosen) -> bool:
-        """Return True if even a request without a chain has to be read, for the prefix of its signed reasoning.
-
-        So is every one that skips its chain: what was sent without it must stay so in the requests behind it.
-        """
-        return route.profile.binds_reasoning and (chosen.name is None or any(map(body.holds, SIGNS)))
-
     async def prepare(self, body: Body, route: Route, chosen: Chosen, asked: Asked) -> Prepared:
         """Return the call that goes upstream, and what the chain did. Raises `BadRequest` for a body that is none.
 
@@ -301,10 +294,11 @@ class Preparation:
         is_chat = body.wire == CHAT_WIRE
         if body.is_compaction:
             chosen = self._chain(None, route)
-        if not (
-            chosen.steps or (is_chat and route.upstream.abilities.translates) or self._must_hold(body, route, chosen)
-        ):
-            settle = partial(self._settle_untouched, body, asked) if route.profile.binds_reasoning else None
+        binds = route.profile.binds_reasoning
+        # a prefix of signed reasoning is read also without a chain: what is sent without one must stay so
+        is_held = binds and (chosen.name is None or any(map(body.holds, SIGNS)))
+        if not (chosen.steps or (is_chat and route.upstream.abilities.translates) or is_held):
+            settle = partial(self._settle_untouched, body, asked) if binds else None
             return Prepared(route, await _untouched(body, route, asked), None, settle)
         done = await self.rewrite(body, route, chosen, asked)
         request = untagged(write_marks(done.outcome.request)).with_model(route.model)
@@ -370,7 +364,10 @@ class Preparation:
         if is_guarded:
             tuple(sent.rest.values())  # a guard reads every field: one that cannot be read is the client's fault
         outage, scope = Outage(), f"{who.tenant}\0{who.scope}"
-        incoming = await self._whole(body, route, chosen, sent, scope, outage) if sends else sent
+        incoming, signs = sent, route.upstream.abilities.signs
+        may_lack = (sent.tools and chosen.bringing) or (body.wire == CHAT_WIRE and (signs or signed_places(sent)))
+        if sends and may_lack:
+            incoming = await services.hidden.restored(sent, scope, outage, signed=signs)
         # what the vendor has stored is not seen here, and rounds in it would be stored too
         runs_tools = sends and not (body.wire == "responses" and any(sent.rest.get(name) for name in _STORED))
         if sends and not runs_tools:  # nothing may leave that the model could not read again
@@ -410,14 +407,6 @@ class Preparation:
         tools = self._tools(chosen, outcome, ctx) if sends else ()
         record = partial(services.hidden.record, request=sent, scope=scope, settle=settle, restores=outcome.restores)
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, record, settle, watch, is_guarded)
-
-    async def _whole(
-        self, body: Body, route: Route, chosen: Chosen, sent: ChatRequest, scope: str, outage: Outage
-    ) -> ChatRequest:
-        """Return the request with what its client does not send back of earlier turns."""
-        signs = route.upstream.abilities.signs
-        may_lack = (sent.tools and chosen.bringing) or (body.wire == CHAT_WIRE and (signs or signed_places(sent)))
-        return await self._services.hidden.restored(sent, scope, outage, signed=signs) if may_lack else sent
 
     def _conditions(
         self, sent: ChatRequest, route: Route, who: Identity, asked: Asked, *, runs_tools: bool, sends: bool

@@ -125,7 +125,6 @@ class Copying(Observer):
 
 
 def _keep(seen: Observation, answer: bytes | None, reply: Reply, usage: Usage) -> None:
-    """Keep an answer for its record."""
     if answer is not None:
         seen.text = answer, reply.chunks is not None
 

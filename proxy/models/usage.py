@@ -239,7 +239,6 @@ def _error(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _named(error: Mapping[str, Any] | None) -> str | None:
-    """Return the code of an error, else its type."""
     if error is None:
         return None
     known = (error.get("code"), error.get("type"))

@@ -142,13 +142,11 @@ class Completion:
 
 
 def _choice(delta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a delta as the choice of a chunk."""
     beside = {name: delta.get(name, usual) for name, usual in _BESIDE.items()}
     return {**beside, "delta": {name: part for name, part in delta.items() if name not in _BESIDE}}
 
 
 def _whole(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return the choice of a whole answer."""
     message = choice.pop("delta")
     for name in ("tool_calls", "thinking_blocks"):
         if parts := message.get(name):

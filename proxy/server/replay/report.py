@@ -45,7 +45,6 @@ def _turns(replayed: Iterable[Replayed]) -> list[Turn]:
 
 
 def _size(turn: Turn, when: str) -> int:
-    """Return the tokens of a request, `before` or `after` its chain."""
     return sum(turn[when].values())
 
 

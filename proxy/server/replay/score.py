@@ -294,7 +294,6 @@ def _arguments(message: Message) -> list[str]:
 
 @lru_cache(20_000)
 def _leaves(arguments: str) -> tuple[str, ...]:
-    """Return the texts and numbers in the JSON of a call's arguments."""
     try:
         return tuple(_scalars(json.loads(arguments)))
     except (ValueError, RecursionError):

@@ -63,6 +63,7 @@ async def test_an_empty_chain_is_compared_with_the_default_one(client: Client, b
         began = time.perf_counter()
         await client.get("/healthz")
         slowest = max(slowest, time.perf_counter() - began)
+        await asyncio.sleep(0.02)  # what is compared needs the processor
     assert slowest < 1, "the loop goes on"
     told = await ended(client)
     assert (told["state"], told["error"], told["played"], told["requests"]) == ("done", None, 16, 16), told

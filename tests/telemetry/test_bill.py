@@ -35,30 +35,6 @@ class Conversation:
         return found
 
 
-async def test_an_unchanged_conversation_is_read_from_the_cache_until_its_lifetime_ends_and_saves_nothing() -> None:
-    talking = Conversation()
-    first = await talking.turn(talk(3000))
-    second = await talking.turn(talk(3000, 500, 20))
-
-    assert (first.sent.cached, first.usd_saved, second.usd_saved) == (0, 0, 0)
-    assert second.sent.cached == first.sent.tokens
-    fresh = second.sent.tokens - first.sent.tokens
-    assert second.usd == pytest.approx(5e-6 * (0.1 * first.sent.tokens + 1.25 * fresh))
-    talking.now += 301
-    third = await talking.turn(talk(3000, 500, 20, 500, 20))
-    assert (third.sent.cached, third.usd_saved) == (0, 0)
-    assert third.usd == pytest.approx(5e-6 * 1.25 * third.sent.tokens)
-
-
-async def test_what_was_removed_early_is_saved_at_the_price_of_the_cache() -> None:
-    talking = Conversation()
-    first = await talking.turn(talk(9000), talk(2000))
-    second = await talking.turn(talk(9000, 500, 20), talk(2000, 500, 20))
-
-    assert first.usd_saved is not None
-    assert second.usd_saved == pytest.approx(first.usd_saved / 1.25 * 0.1)
-
-
 def marked(request: ChatRequest, *places: int, text: bool = False) -> ChatRequest:
     """The request with marks of the client's; its texts are parts also where they have none, if not `text`."""
 

@@ -127,21 +127,6 @@ async def test_a_cut_breaks_what_stands_behind_it_and_growing_nothing() -> None:
     assert await talk.sends(grown(8), ("cut", without(grown(8), 1, 2))) is None, "it breaks once"
 
 
-async def test_a_block_that_moves_breaks_where_it_stood_and_the_clients_changes_are_no_steps() -> None:
-    talk = Talk()
-    for words, expected in ((4, None), (6, ("recall", 4))):
-        came = grown(words)
-        sent = came.with_messages([*came.messages, user("Noted.")])
-        broken = await talk.sends(came, ("recall", sent))
-        assert expected == (broken and (broken["step"], broken["message"]))
-    talk = Talk()
-    await talk.sends(grown(4))
-    edited = grown(6)
-    edited = edited.with_messages([edited.messages[0], user("another"), *edited.messages[2:]])
-    broken = await talk.sends(edited, ("cut", without(edited, 2, 3)))
-    assert (broken["message"], broken["step"]) == (1, None)
-
-
 @pytest.mark.parametrize(("names", "kept", "message"), [("one two", 1, None), ("", 0, 0), ("other", 0, None)])
 async def test_other_tools_break_all_behind_them(names: str, kept: int, message: int | None) -> None:
     talk = Talk()

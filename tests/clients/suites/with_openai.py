@@ -3,6 +3,7 @@
 import asyncio
 import io
 import time
+from functools import partial
 
 import openai
 from pydantic import BaseModel
@@ -38,9 +39,15 @@ def user(text="hello"):
     return [{"role": "user", "content": text}]
 
 
+async def ask(kind, name, text="hello", **fields):
+    """The answer to a chat; of a stream, its chunks."""
+    created = await done(client(kind).chat.completions.create(model=name, **{"messages": user(text), **fields}))
+    return await collected(created) if fields.get("stream") else created
+
+
 @scenario
 async def chat(chain, kind):
-    answer = await done(client(kind).chat.completions.create(model=model(chain), messages=user("good morning")))
+    answer = await ask(kind, model(chain), "good morning")
     equal(answer.choices[0].message.content, "heard 1 messages (user), the last says: good morning")
     equal(answer.choices[0].finish_reason, "stop")
     equal(answer.model, "scripted-2026-01-01")
@@ -49,8 +56,7 @@ async def chat(chain, kind):
 
 @scenario
 async def stream(chain, kind):
-    created = await done(client(kind).chat.completions.create(model=model(chain), messages=user(), stream=True))
-    chunks = await collected(created)
+    chunks = await ask(kind, model(chain), stream=True)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     equal(text.strip(), "heard 1 messages (user), the last says: hello")
     equal(chunks[-1].choices[0].finish_reason, "stop")
@@ -60,11 +66,7 @@ async def stream(chain, kind):
 @scenario
 @only("plain", "steps", "asked")
 async def stream_with_usage(chain, kind):
-    options = {"include_usage": True}
-    created = await done(
-        client(kind).chat.completions.create(model=model(chain), messages=user(), stream=True, stream_options=options)
-    )
-    chunks = await collected(created)
+    chunks = await ask(kind, model(chain), stream=True, stream_options={"include_usage": True})
     equal(chunks[-1].choices, [])
     equal(chunks[-1].usage.completion_tokens, 12)
     assert all("usage" in chunk.model_fields_set for chunk in chunks), "usage: null is missing"
@@ -74,8 +76,7 @@ async def stream_with_usage(chain, kind):
 @only("asked")
 async def stream_whose_usage_penstock_asked_for(chain, kind):
     name = model(chain)
-    created = await done(client(kind).chat.completions.create(model=name, messages=user(), stream=True))
-    chunks = await collected(created)
+    chunks = await ask(kind, name, stream=True)
     assert '"include_usage":true' in upstream("last", name)["body"]
     assert not any("usage" in chunk.model_fields_set for chunk in chunks), "usage came unasked"
     equal(chunks[-1].choices[0].finish_reason, "stop")
@@ -83,27 +84,21 @@ async def stream_whose_usage_penstock_asked_for(chain, kind):
 
 @scenario
 async def tools(chain, kind):
-    ask = client(kind).chat.completions.create
     name = model(chain)
     messages = user("the weather in Lyon and Nice, twice please")
-    called = (await done(ask(model=name, messages=messages, tools=[WEATHER]))).choices[0]
+    called = (await ask(kind, name, messages=messages, tools=[WEATHER])).choices[0]
     equal(called.finish_reason, "tool_calls")
     equal([call.function.arguments for call in called.message.tool_calls], ['{"city": "Lyon"}'] * 2)
     messages.append(called.message)
     messages += [{"role": "tool", "tool_call_id": call.id, "content": "sun"} for call in called.message.tool_calls]
-    said = (await done(ask(model=name, messages=messages, tools=[WEATHER]))).choices[0]
+    said = (await ask(kind, name, messages=messages, tools=[WEATHER])).choices[0]
     equal(said.message.content, "heard 4 messages (user assistant tool tool), the last says: sun")
 
 
 @scenario
 async def tools_streamed(chain, kind):
-    created = await done(
-        client(kind).chat.completions.create(
-            model=model(chain), messages=user("weather, twice"), tools=[WEATHER], stream=True
-        )
-    )
     arguments, ids = {}, []
-    for chunk in await collected(created):
+    for chunk in await ask(kind, model(chain), "weather, twice", tools=[WEATHER], stream=True):
         for call in chunk.choices[0].delta.tool_calls or ():
             ids += [call.id] if call.id else []
             arguments[call.index] = arguments.get(call.index, "") + (call.function.arguments or "")
@@ -157,9 +152,7 @@ async def headers(chain, kind):
 @scenario
 async def overflow_of_the_upstream(chain, kind):
     name = model(chain, "overflow")
-    error = await raised(
-        openai.BadRequestError, lambda: client(kind).chat.completions.create(model=name, messages=user())
-    )
+    error = await raised(openai.BadRequestError, lambda: ask(kind, name))
     equal((error.code, error.param, error.type), ("context_length_exceeded", "messages", "invalid_request_error"))
     equal(requests_for(name), 1)
 
@@ -169,12 +162,8 @@ async def overflow_of_the_upstream(chain, kind):
 async def overflow_found_by_penstock(chain, kind):
     for stream in (False, True):
         name = model(chain)
-        error = await raised(
-            openai.BadRequestError,
-            lambda name=name, stream=stream: client(kind).chat.completions.create(
-                model=name, messages=user("word " * 500), stream=stream
-            ),
-        )
+        asking = partial(ask, kind, name, "word " * 500, stream=stream)
+        error = await raised(openai.BadRequestError, asking)
         equal((error.code, error.param, error.type), ("context_length_exceeded", "messages", "invalid_request_error"))
         assert "maximum context length is 300 tokens" in str(error), str(error)
         assert "context_length_exceeded" in str(error), str(error)
@@ -188,12 +177,8 @@ async def retries_of_a_rate_limit(chain, kind):
     for retries in (0, 3):
         name = model(chain, "rate-limited")
         started = time.monotonic()
-        error = await raised(
-            openai.RateLimitError,
-            lambda name=name, retries=retries: client(kind, max_retries=retries).chat.completions.create(
-                model=name, messages=user()
-            ),
-        )
+        create = client(kind, max_retries=retries).chat.completions.create
+        error = await raised(openai.RateLimitError, partial(create, model=name, messages=user()))
         equal(error.code, "rate_limit_exceeded")
         equal(requests_for(name), 1 + retries)
         assert time.monotonic() - started < 5, "retry-after-ms was not obeyed"
@@ -246,9 +231,7 @@ async def left(name):
 @scenario
 async def unknown_model(chain, kind):
     for name in (model(chain, "missing"), "of-nobody"):
-        error = await raised(
-            openai.NotFoundError, lambda name=name: client(kind).chat.completions.create(model=name, messages=user())
-        )
+        error = await raised(openai.NotFoundError, partial(ask, kind, name))
         equal(error.code, "model_not_found")
         assert f"The model `{name}` does not exist" in str(error), str(error)
 
@@ -264,15 +247,11 @@ async def long_history(chain, kind):
         messages.append({"role": "tool", "tool_call_id": f"c{turn}", "content": "sun"})
         messages.append({"role": "assistant", "content": f"answer {turn}"})
     messages += user("and now?")
-    name = model(chain)
-    ask = client(kind).chat.completions.create
-    answer = await done(ask(model=name, messages=messages, tools=[WEATHER], tool_choice="none"))
-    said = answer.choices[0].message.content
+    asking = partial(ask, kind, model(chain), messages=messages, tools=[WEATHER], tool_choice="none")
+    said = (await asking()).choices[0].message.content
     assert said.startswith("heard 26 messages (system user assistant tool assistant user"), said
     for everything in ({"x-penstock-bypass": "true"}, {"x-penstock-chain": "none"}):
-        answer = await done(
-            ask(model=name, messages=messages, tools=[WEATHER], tool_choice="none", extra_headers=everything)
-        )
+        answer = await asking(extra_headers=everything)
         assert answer.choices[0].message.content.startswith("heard 84 messages (system system system user")
 
 
@@ -329,11 +308,9 @@ async def base_url_without_v1(chain, kind):
 @scenario
 @only("echo")
 async def echo(chain, kind):
-    ask = client(kind).chat.completions.create
-    answer = await done(ask(model="echo", messages=user(), tools=[WEATHER]))
+    answer = await ask(kind, "echo", tools=[WEATHER])
     assert answer.choices[0].message.content.startswith("1 message (1 user), 1 tool"), answer
-    created = await done(ask(model="echo", messages=user(), stream=True, stream_options={"include_usage": True}))
-    chunks = await collected(created)
+    chunks = await ask(kind, "echo", stream=True, stream_options={"include_usage": True})
     assert chunks[-1].usage.prompt_tokens > 0
     equal(chunks[-2].choices[0].finish_reason, "stop")
 

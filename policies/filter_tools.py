@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -144,49 +145,67 @@ class FilterTools(Policy, BringsTools):
         # what wants one of the other tools is not about a section that only comes near it
         wishes = replace(self._wishes, always=(), small_talk="none", examples=phrases, groups={})
         size = sum(await ctx.tokens.tool_sizes(offered))
-        finder = OfferFinder(wishes, ctx.incoming, ctx, (*about, *others), kind=Standing)
-        standing = await finder.find(OfferLimits(len(about), 0, 0, (size,), ctx.model.cache))
+        limits = OfferLimits(len(about), 0, 0, (size,), ctx.model.cache)
+        finder = OfferFinder(
+            wishes, (*about, *others), limits, fixed=chosen_tools(ctx.incoming.rest.get("tool_choice")), kind=Standing
+        )
+        standing, _ = await finder.find(ctx.incoming, ctx)
         if standing is None:
             return ()
         gone = [name for place, name in enumerate(names) if place not in standing]
         return [section for name in gone for section in self.groups[name].sections]
 
     async def _offer(self, request: ChatRequest, ctx: Context) -> Decision:
-        tools, reachable, others = clients_tools(request, ctx)
-        sizes = tuple(await ctx.tokens.tool_sizes(tools))
-        most = self.provider_most - (len(request.tools) - len(tools))
-        is_forced = len(tools) > most
-        if (why := self._to_keep(request, tools, sum(sizes), is_forced=is_forced)) is not None:
-            return Keep(why)
-        hidden = reachable if others + len(OURS) < most else frozenset()
-        is_allowed = self.strategy == "select" or (self.strategy != "narrow" and bool(hidden))
-        may_leave = _is_open(request) and is_allowed
+        sizes, search = await ctx.tokens.tool_sizes(request.tools), sum(await ctx.tokens.tool_sizes(OURS))
+        make = partial(self._plan, request, ctx, sizes, search)
+        choice = repr(request.rest.get("tool_choice"))
+        key = (self._wishes, choice, ctx.conditions.runs_tools, ctx.model.name, ctx.model.cache, sizes, search)
+        plan = listed(request.tools).derive(key, make) if request.tools is ctx.incoming.tools else make()
+        if plan.why:
+            return Keep(plan.why)
         if self.strategy == "native" and _is_open(request) and (deferred_there := self._natively(request, ctx)):
             return deferred_there
-        if may_leave and self.strategy == "defer":
-            stay = [n for n, tool in enumerate(tools) if tool.name not in hidden or matches(tool.name, self.always)]
-            return self._left_out(request, tools, stay, hidden, "as always")
-        if may_leave or is_forced:
-            must_call = request.rest.get("tool_choice") == "required" and self.small_talk == "none"
-            wishes = replace(self._wishes, small_talk="select") if must_call else self._wishes
-            keep = min(self.keep if may_leave else len(tools), max(1, most - len(OURS) if hidden else most))
-            least = self.least if hidden else keep
-            if not _is_open(request):  # as many as the provider takes, with the tools that steps behind this one offer
-                keep = least = max(1, keep - _BEHIND)
-            search = sum(await ctx.tokens.tool_sizes(OURS)) if hidden else 0
-            limits = OfferLimits(keep, least, self.max_tokens, sizes, ctx.model.cache, is_forced, search=search)
-            limits = replace(limits, idle_has_all=self.small_talk == "all" and not is_forced)
-            finder = OfferFinder(wishes, request, ctx, tools, hidden)
-            chosen = await finder.find(limits)
-            if chosen is not None:
-                return self._left_out(request, tools, chosen, hidden, finder.how)
+        chosen: Collection[int] | None = plan.staying
+        how = "as always"
+        if plan.finder is not None:
+            chosen, how = await plan.finder.find(request, ctx)
+        if chosen is not None:
+            return self._left_out(request, plan.tools, chosen, plan.hidden, how)
         if not self._can_narrow(request, ctx):
-            return Keep(f"{counted(len(tools), 'tool')}, and nothing to gain by fewer")
+            return Keep(f"{counted(len(plan.tools), 'tool')}, and nothing to gain by fewer")
+        chosen, how = await plan.narrowing.find(request, ctx)
+        return _narrowed(request, plan.tools, chosen, how) if chosen is not None else Keep("nothing is asked for")
+
+    def _plan(self, request: ChatRequest, ctx: Context, sizes_of_all: Sequence[int], search: int) -> "_Plan":
+        """Return what holds for every request with these tools, of these sizes, and for this choice among them."""
+        tools, reachable, others = clients_tools(request, ctx)
+        size_of = dict(zip(map(id, request.tools), sizes_of_all, strict=True))
+        sizes, choice = tuple([size_of[id(tool)] for tool in tools]), request.rest.get("tool_choice")
+        most, is_open = self.provider_most - (len(request.tools) - len(tools)), _is_open(request)
+        is_forced = len(tools) > most
+        hidden = reachable if others + len(OURS) < most else frozenset()
+        is_allowed = self.strategy == "select" or (self.strategy != "narrow" and bool(hidden))
+        may_leave = is_open and is_allowed
         # all are offered: a change of those that may be called costs nothing
         limits = OfferLimits(self.keep, self.keep, sum(sizes), sizes, UNCACHED, is_forced=True, idle_has_all=True)
-        finder = OfferFinder(self._wishes, request, ctx, tools)
-        chosen = await finder.find(limits)
-        return _narrowed(request, tools, chosen, finder.how) if chosen is not None else Keep("nothing is asked for")
+        narrowing = OfferFinder(self._wishes, tools, limits, fixed=chosen_tools(choice))
+        plan = _Plan(self._to_keep(request, tools, sum(sizes), is_forced=is_forced), tools, hidden, narrowing)
+        if may_leave and self.strategy == "defer":
+            always = [n for n, tool in enumerate(tools) if tool.name not in hidden or matches(tool.name, self.always)]
+            return plan._replace(staying=always)
+        if not (may_leave or is_forced):
+            return plan
+        must_call = choice == "required" and self.small_talk == "none"
+        wishes = replace(self._wishes, small_talk="select") if must_call else self._wishes
+        keep = min(self.keep if may_leave else len(tools), max(1, most - len(OURS) if hidden else most))
+        least = self.least if hidden else keep
+        if not is_open:  # as many as the provider takes, with the tools that steps behind this one offer
+            keep = least = max(1, keep - _BEHIND)
+        limits = OfferLimits(
+            keep, least, self.max_tokens, sizes, ctx.model.cache, is_forced,
+            idle_has_all=self.small_talk == "all" and not is_forced, search=search if hidden else 0,
+        )  # fmt: skip
+        return plan._replace(finder=OfferFinder(wishes, tools, limits, hidden, chosen_tools(choice)))
 
     def _natively(self, request: ChatRequest, ctx: Context) -> Decision | None:
         """Return the request with a search of the provider's in front of its tools; None where it has none.
@@ -207,10 +226,7 @@ class FilterTools(Policy, BringsTools):
 
     def _to_keep(self, request: ChatRequest, tools: Sequence[Tool], tokens: int, *, is_forced: bool) -> str | None:
         """Return why the tools stay as they are, if they do."""
-        if listed(request.tools).derive(
-            "searched",
-            lambda: any(tool.get(_DEFERS) or str(tool.get("type")).startswith("tool_search") for tool in request.tools),
-        ):
+        if any(tool.get(_DEFERS) or str(tool.get("type")).startswith("tool_search") for tool in request.tools):
             # what the provider found is named in the conversation, and must be among the tools
             return "the client has the provider search its tools"
         if is_forced:
@@ -256,9 +272,26 @@ class FilterTools(Policy, BringsTools):
                 phrases[glob] = (*phrases.get(glob, ()), *group.examples)
         return phrases
 
-    @property
+    @cached_property
     def _wishes(self) -> Wishes:
         return Wishes(self.always, self.small_talk, self.wait, self._examples, self._groups)
+
+
+class _Plan(NamedTuple):
+    """The ways to offer some tools."""
+
+    why: str | None
+    """The reason to keep all of them; None where fewer may be offered."""
+    tools: Sequence[Tool]
+    """The client's."""
+    hidden: frozenset[str]
+    """The names of those that can be called though they are left out."""
+    narrowing: OfferFinder
+    """Finds those that may be called of all."""
+    finder: OfferFinder | None = None
+    """Finds those that are offered; None where that does not depend on the conversation."""
+    staying: Sequence[int] | None = None
+    """The places of those that are offered then; None for all."""
 
 
 def _offered(request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int]) -> Listed[Tool]:

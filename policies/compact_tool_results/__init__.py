@@ -87,7 +87,7 @@ class CompactToolResults(Policy):
                         if lasts:
                             ctx.once.remember(key, sent)
                     messages += sent.of(group)
-                    before = before.behind(sent)
+                    before = before.behind(sent, is_answer=group[0].get("role") == "assistant")
                     counts.update(dict(sent.counts))
                     if known_end + len(messages) == form.settled and lasts and not ctx.outage.begun:
                         settled = (*walked.messages, *messages)
@@ -143,10 +143,11 @@ def _of_plain(group: Sequence[Message], known: SentExchange | None) -> SentExcha
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Divide the messages before each of the assistant's: each group came with a request of its own."""
+    """Divide the messages before each of the assistant's, and behind results: each new question ends like no other."""
     group: list[Message] = []
     for message in messages:
-        if message.get("role") == "assistant" and group:
+        role = message.get("role")
+        if group and (role == "assistant" or (role != "tool" and group[-1].get("role") == "tool")):
             yield group
             group = []
         group.append(message)
@@ -177,7 +178,8 @@ def _keys(groups: Sequence[Sequence[Message]], walked: _Walked, over: int) -> It
 
     No text is sent in a longer form than it came in.
     """
-    before, size, last = walked.hash, walked.bytes, len(groups) - 1
+    before, size = walked.hash, walked.bytes
+    last = max([place for place, group in enumerate(groups) if group[0].get("role") == "assistant"], default=0)
     for place, group in enumerate(groups):
         raws = [message.raw for message in group]
         size += sum(map(len, raws))

@@ -66,13 +66,14 @@ class Before(NamedTuple):
     """Its tokens."""
     fixed: int = 0
     """The tokens of the tools."""
-    groups: int = 0
+    requests: int = 0
     shown: ShownTexts = ShownTexts()
     handles: frozenset[str] = frozenset()
 
-    def behind(self, sent: SentExchange) -> "Before":
+    def behind(self, sent: SentExchange, *, is_answer: bool) -> "Before":
         handles = self.handles.union(sent.handles) if sent.handles else self.handles
-        return Before(self.size + sent.tokens, self.fixed, self.groups + 1, self.shown.then(sent.shown), handles)
+        requests = self.requests + (is_answer or not self.requests)
+        return Before(self.size + sent.tokens, self.fixed, requests, self.shown.then(sent.shown), handles)
 
 
 class ShortenedExchange:
@@ -218,7 +219,7 @@ class ShortenedExchange:
 
         `full` are the tokens up to the end of this exchange, with all that may be left out.
         """
-        growth = (full - self._before.fixed) // (self._before.groups + 1)
+        growth = (full - self._before.fixed) // (self._before.requests + 1)
         return lambda shared, total: cost_ahead(self._rules, shared, total, self._terms.turns, growth)
 
     def _with_handle(self, shared: int, total: int) -> tuple[int, int]:

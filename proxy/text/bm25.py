@@ -97,19 +97,21 @@ class Fits:
     def __init__(self, query: str, indexes: Sequence[Index]) -> None:
         """Look for the query's terms in the texts of some indexes, in the order of the indexes and of their texts."""
         numpy = arrays.numpy()
-        self._lengths = [length for each in indexes for length in each.lengths]
-        self._query, self._texts = query_terms(query), len(self._lengths)
+        self._indexes = indexes
+        self._query, self._texts = query_terms(query), sum([len(each.lengths) for each in indexes])
         self.wanted = len(self._query)
         matches: list[tuple[int, array[int], int]] = []  # a term's number, its posting, and the place of its first text
         begin = 0
         for each in indexes:
-            postings = [(number, each.postings.get(term)) for number, term in enumerate(self._query)]
-            matches += [(number, posting, begin) for number, posting in postings if posting is not None]
+            for number, posting in enumerate(map(each.postings.get, self._query)):
+                if posting is not None:
+                    matches.append((number, posting, begin))
             begin += len(each.lengths)
-        sizes = numpy.array([len(posting) // 2 for _, posting, _ in matches], int)
-        pairs = numpy.frombuffer(b"".join([posting for _, posting, _ in matches]), _KIND).reshape(-1, 2)
-        of_term = numpy.array([number for number, _, _ in matches], int)
-        self._places = pairs[:, 0] + numpy.array([begin for _, _, begin in matches], int).repeat(sizes)
+        numbers, postings, begins = zip(*matches, strict=True) if matches else ((), (), ())
+        sizes = numpy.array([*map(len, postings)], int) // 2
+        pairs = numpy.frombuffer(b"".join(postings), _KIND).reshape(-1, 2)
+        of_term = numpy.array(numbers, int)
+        self._places = pairs[:, 0] + numpy.array(begins, int).repeat(sizes)
         self._counts, self._of_pair = pairs[:, 1], of_term.repeat(sizes)
         self._having = numpy.bincount(of_term, sizes, self.wanted)
         self._rarity = numpy.log(1 + (self._texts - self._having + 0.5) / (self._having + 0.5))
@@ -120,7 +122,7 @@ class Fits:
     @cached_property
     def scores(self) -> Array:
         """BM25 scores, comparable within one query."""
-        lengths = arrays.numpy().array(self._lengths, float)
+        lengths = arrays.numpy().array([*chain.from_iterable(each.lengths for each in self._indexes)], float)
         mean = float(lengths.mean()) if self._texts else 0.0
         norms = K1 * (1 - B + B * lengths / (mean or 1.0))
         weights = self._rarity[self._of_pair] * (K1 + 1) * self._counts / (self._counts + norms[self._places])

@@ -28,7 +28,7 @@ CALL_TOOL = Tool.function(
     ["name", "arguments"],
 )
 
-OURS = (SEARCH_TOOLS, CALL_TOOL)
+OURS = listed((SEARCH_TOOLS, CALL_TOOL))
 
 _NAMES = frozenset(tool.name for tool in OURS)
 

@@ -86,7 +86,7 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     def by_words() -> Array:
         return numpy.maximum.reduce([Fits(each, [pool.words]).shares for each in asked])
 
-    shares = await ctx.once.of_key(("tool words", pool.digest, query), size, by_words)
+    shares = await ctx.once.run(size, by_words)
     if (embedder := ctx.services.embedder) is None:
         return Relevance(_with_groups((_ALONE * shares).tolist(), pool.groups), is_complete=True, has_meaning=False)
     by_meaning = await together([_by_meaning(each, pool, embedder, wait) for each in asked], embedder)
@@ -97,10 +97,13 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
 
 async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
     """Return how far the scores of unwanted tools lie apart; None while there are no vectors."""
-    key = ("tool noise", pool.digest, ctx.services.embedder.name if ctx.services.embedder else "")
+    embedder = ctx.services.embedder
+    if embedder is None:
+        return None
+    key = ("tool noise", pool.digest, embedder.name)
     known: float | None = ctx.once.known([key])[0]
-    if known is None and ctx.services.embedder is not None:
-        known = await ctx.services.embedder.noise(pool.texts, wait=wait)
+    if known is None:
+        known = await embedder.noise(pool.texts, wait=wait)
         if known is not None:
             ctx.once.remember(key, known)
     return known
@@ -126,6 +129,8 @@ def _with_groups(scores: Sequence[float], groups: Sequence[str]) -> tuple[float,
     for place in leaders:
         if groups[place]:
             gained[groups[place]] = max(gained.get(groups[place], 0.0), _GROUP * scores[place])
+    if not gained:
+        return tuple(scores)
     return tuple([score + gained.get(group, 0.0) for score, group in zip(scores, groups, strict=True)])
 
 

@@ -6,11 +6,11 @@ clearly wants, and if what was saved so far pays for writing the prompt anew. Pu
 
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message, digest
 from proxy.context import CacheRules
@@ -40,6 +40,10 @@ _SHORT = 200
 """Characters of a user message that may mean anything by itself: `yes, the second one`."""
 _BEFORE = 300
 """Characters of the assistant's words before it that are read with it."""
+
+
+State = tuple[Any, ...]
+"""The choice of an `Offer` or a `Standing` at a moment, followed by its private values."""
 
 
 class Moment(NamedTuple):
@@ -150,28 +154,38 @@ def _walked(here: _SoFar, messages: Sequence[Message]) -> _SoFar:
 class Offer:
     """The set as it stands while a conversation is walked through."""
 
-    def __init__(self, limits: OfferLimits, message_sizes: Sequence[int], pinned: Collection[int]) -> None:
-        """Begin a walk; `pinned` tools are always offered."""
+    def __init__(
+        self, limits: OfferLimits, message_sizes: Sequence[int], pinned: Collection[int], state: State | None = None
+    ) -> None:
+        """Begin a walk, or go on from the `state` of another; `pinned` tools are always offered."""
         self._limits = limits
         self._talk = [*accumulate(message_sizes, initial=0)]
         self._pinned = frozenset(pinned)
         self._all = sum(limits.sizes)
-        self._wants = [0.0] * len(limits.sizes)
-        self._saved, self._requests = 0.0, 0
-        self._has_begun = self._is_declined = False
-        self.chosen: tuple[int, ...] | None = None
+        self.chosen: tuple[int, ...] | None
         """The tools, the most wanted first; None where all are offered."""
+        self._wants: tuple[float, ...]
+        self._saved: float
+        begin = (None, (0.0,) * len(limits.sizes), 0.0, 0, False, False)
+        self.chosen, self._wants, self._saved, self._requests, self._has_begun, self._is_declined = state or begin
 
-    def decide(self, moment: Moment, want: Want, called: Collection[int], settled: tuple[int, ...] | None) -> None:
+    @property
+    def state(self) -> State:
+        """The set, and what led to it."""
+        return self.chosen, self._wants, self._saved, self._requests, self._has_begun, self._is_declined
+
+    def decide(
+        self, moment: Moment, want: Want, called: Callable[[], Collection[int]], settled: tuple[int, ...] | None
+    ) -> None:
         """Choose, or change what was chosen, at a moment.
 
-        `called` are the tools that were called before it, `settled` those that were chosen then, if that is known.
+        `called` returns the tools that were called before it, `settled` are those that were chosen then, if known.
         """
         sent = self._talk[moment.sent]  # as large as the requests since the last moment, about
         self._saved += (moment.requests - self._requests) * self._gain(self.chosen, sent, sent)
         is_clear = want.scores is not None and max(want.scores, default=0.0) >= NOTHING
         if want.scores is not None and (is_clear or not self._has_begun):
-            self._wants = [max(now, _FADES * then) for now, then in zip(want.scores, self._wants, strict=True)]
+            self._wants = tuple(map(max, want.scores, map(_FADES.__mul__, self._wants)))
         if settled is None and self._has_begun:
             settled = self._changed(moment, want, called) if is_clear else self.chosen
         elif settled is None and not self._is_declined:
@@ -194,7 +208,7 @@ class Offer:
                 return each
         return self.chosen
 
-    def _changed(self, moment: Moment, want: Want, called: Collection[int]) -> tuple[int, ...] | None:
+    def _changed(self, moment: Moment, want: Want, called: Callable[[], Collection[int]]) -> tuple[int, ...] | None:
         """Return another set, if this one lacks a tool that is clearly wanted; tools that were called stay."""
         clear, lowest = want.clear or want.scores or (), max(NOTHING, want.floor)
         there = {*(self.chosen or ())}
@@ -203,7 +217,7 @@ class Offer:
             return self.chosen
         renewed = self._fitting()[: self._limits.keep // _RENEWED]
         stay = [place for place in self._best() if place in there]
-        new = self._filled(self._pinned | (there & {*called}), [*missing, *renewed, *stay])
+        new = self._filled(self._pinned | (there & {*called()}), [*missing, *renewed, *stay])
         return new if self._is_paid_for(new, moment) else self.chosen
 
     def _best(self) -> list[int]:
@@ -250,7 +264,7 @@ class Offer:
         return self._tokens(places) + (self._limits.search if len(places) < len(self._wants) else 0)
 
     def _tokens(self, places: Collection[int]) -> int:
-        return sum([self._limits.sizes[place] for place in places])
+        return sum(map(self._limits.sizes.__getitem__, places))
 
 
 class Standing:
@@ -259,16 +273,25 @@ class Standing:
     In a cached prompt they change only when one is missing, and then all but those of the turn before leave.
     """
 
-    def __init__(self, limits: OfferLimits, message_sizes: Sequence[int], pinned: Collection[int]) -> None:
+    def __init__(
+        self, limits: OfferLimits, message_sizes: Sequence[int], pinned: Collection[int], state: State | None = None
+    ) -> None:
         """As of `Offer`; the first `keep` of what is ranked are the sections."""
         self._limits = limits
         self._before = [*accumulate(message_sizes, initial=sum(limits.sizes))]
-        self._last: tuple[int, ...] = ()
-        self._has_begun = False
-        self.chosen: tuple[int, ...] | None = None
+        self.chosen: tuple[int, ...] | None
         """The sections that stand; None for all of them."""
+        self._last: tuple[int, ...]
+        self.chosen, self._last, self._has_begun = state or (None, (), False)
 
-    def decide(self, moment: Moment, want: Want, called: Collection[int], settled: tuple[int, ...] | None) -> None:
+    @property
+    def state(self) -> State:
+        """The sections, and what led to them."""
+        return self.chosen, self._last, self._has_begun
+
+    def decide(
+        self, moment: Moment, want: Want, called: Callable[[], Collection[int]], settled: tuple[int, ...] | None
+    ) -> None:
         """Choose at a moment: small talk wants none, and what fits nothing wants what the turn before it did."""
         fitting = () if want.scores is None else self._about(want.scores, want.floor)
         if settled is not None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from proxy.context import CacheRules
-from proxy.economics import prompt_cost
 from proxy.gateway.pilot import PERIOD, WINDOWS, IdleTimes
 
 RULES = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300, marked=True)
@@ -49,8 +48,8 @@ class Played:
         for total in totals:
             idle = gap()
             alive = self._idle(before, idle)
-            self.plain += prompt_cost(RULES, before if idle <= RULES.ttl else 0, total)
-            self.piloted += prompt_cost(RULES, before if alive else 0, total)
+            self.plain += RULES.prompt_cost(before if idle <= RULES.ttl else 0, total)
+            self.piloted += RULES.prompt_cost(before if alive else 0, total)
             before = total
         self._idle(before, math.inf)
 

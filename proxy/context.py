@@ -306,6 +306,11 @@ class Prices:
         """Return the prices of a request whose prompt has so many tokens."""
         return Prices(self.input_above, self.output_above) if 0 < self.above < prompt else self
 
+    def usd(self, prompt: int, cost: float, output: int = 0) -> float:
+        """Return US dollars for a prompt of so many tokens, whose cost is in input tokens, and for an answer."""
+        at = self.at(prompt)
+        return (cost * at.input + output * at.output) / 1e6
+
     @property
     def known(self) -> bool:
         """True if there are any prices; a free model has none."""
@@ -328,6 +333,21 @@ class CacheRules:
     """Only prefixes are cached that a request marks with `cache_control`, as `mark_cache` does."""
     keyed: bool = False
     """Requests with the same `prompt_cache_key` reach the same cache: `mark_cache` sets one."""
+
+    def cached_tokens(self, shared: int) -> int:
+        """Return the tokens of a shared prefix that are read from the cache: none below the provider's minimum."""
+        return shared if self.ttl and shared >= self.minimum else 0
+
+    def prompt_cost(self, shared: int, total: int) -> float:
+        """Return the cost in input tokens of a prompt of `total` tokens whose first `shared` the last one had."""
+        read = self.cached_tokens(shared)
+        # a prompt that is too short to be cached is not written either
+        rest = self.write if self.ttl and total >= self.minimum else 1.0
+        return read * self.read + (total - read) * rest
+
+    def reported_cost(self, tokens: int, cached: int, written: int) -> float:
+        """Return the cost of a prompt in input tokens, from those reported as read from and written to the cache."""
+        return max(0, tokens - cached - written) + cached * self.read + written * self.write
 
 
 _LONG_ANSWER = 8

@@ -8,7 +8,7 @@ from math import ceil
 from proxy.chat import ChatRequest
 from proxy.chat.blocks import CEILING, SHARE, injected
 from proxy.chat.provenance import added
-from proxy.context import CacheRules, Context, Prices
+from proxy.context import CacheRules, Context
 
 UNCACHED = CacheRules()
 """The rules of a provider without a prompt cache: every token costs the same in every request."""
@@ -25,22 +25,9 @@ async def room(request: ChatRequest, ctx: Context) -> int:
     return max(0, min(int(usable * SHARE) - used, int(usable * CEILING) - total))
 
 
-def cached_tokens(rules: CacheRules, shared: int) -> int:
-    """Return the tokens of a shared prefix that are read from the cache: none below the provider's minimum."""
-    return shared if rules.ttl and shared >= rules.minimum else 0
-
-
 def may_be_cached(rules: CacheRules, tokens: int) -> bool:
     """Return whether the provider may cache a prompt of so many tokens, even if the count is a little too low."""
     return rules.ttl > 0 and tokens >= rules.minimum * _NEARLY
-
-
-def prompt_cost(rules: CacheRules, shared: int, total: int) -> float:
-    """Return the cost in input tokens of a prompt of `total` tokens whose first `shared` were in the last prompt."""
-    read = cached_tokens(rules, shared)
-    # a prompt that is too short to be cached is not written either
-    rest = rules.write if rules.ttl and total >= rules.minimum else 1.0
-    return read * rules.read + (total - read) * rest
 
 
 def cost_ahead(rules: CacheRules, shared: int, total: int, turns: int, growth: int = 0) -> float:
@@ -50,19 +37,9 @@ def cost_ahead(rules: CacheRules, shared: int, total: int, turns: int, growth: i
     """
     cost = 0.0
     for _ in range(turns):
-        cost += prompt_cost(rules, shared, total)
+        cost += rules.prompt_cost(shared, total)
         shared, total = total, total + growth
     return cost
-
-
-def reported_cost(rules: CacheRules, tokens: int, cached: int, written: int) -> float:
-    """Return the cost of a prompt in input tokens, from the tokens reported as read from and written to the cache."""
-    return max(0, tokens - cached - written) + cached * rules.read + written * rules.write
-
-
-def money(prices: Prices, cost: float, output_tokens: int = 0) -> float:
-    """Return the price in US dollars of a cost in input tokens and of an answer."""
-    return (cost * prices.input + output_tokens * prices.output) / 1e6
 
 
 def turns_to_pay(rules: CacheRules, removed: int, rewritten: int) -> float:
@@ -80,7 +57,7 @@ def pays_after(rules: CacheRules, before: int, after: int, net: float) -> int | 
     """Return after how many requests, of `after` not `before` tokens, a change that saved `net` has paid."""
     if net > -0.5:
         return 0
-    saved = prompt_cost(rules, before, before) - prompt_cost(rules, after, after)
+    saved = rules.prompt_cost(before, before) - rules.prompt_cost(after, after)
     return ceil(-net / saved) if saved > 0 else None
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from proxy.context import CacheRules
-from proxy.economics import prompt_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +28,4 @@ def request_cost(rules: CacheRules, before: Sequence[Piece] | None, after: Seque
     `before` is None where nothing is in the cache: the first request, or one after a pause longer than `rules.ttl`.
     """
     shared = 0 if before is None else shared_tokens(before, after)
-    return prompt_cost(rules, shared, sum(piece.tokens for piece in after))
+    return rules.prompt_cost(shared, sum(piece.tokens for piece in after))

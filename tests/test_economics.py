@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.context import CacheRules, Prices
-from proxy.economics import UNCACHED, cached_tokens, cost_ahead, may_be_cached, money, pays, reported_cost, turns_to_pay
+from proxy.economics import UNCACHED, cost_ahead, may_be_cached, pays, turns_to_pay
 from tests.costs import Piece, request_cost
 
 FIVE_MINUTES = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
@@ -55,9 +55,9 @@ def test_without_a_cache_every_removal_pays_and_short_prefixes_have_no_premium()
     assert pays(UNCACHED, 1, 10**6, turns=0)
     assert not pays(UNCACHED, 0, 10**6, turns=9)
     assert request_cost(FIVE_MINUTES, None, pieces("a", 100)) == 100
-    assert cached_tokens(FIVE_MINUTES, 1023) == 0
-    assert cached_tokens(FIVE_MINUTES, 1024) == 1024
-    assert cached_tokens(UNCACHED, 10**6) == 0
+    assert FIVE_MINUTES.cached_tokens(1023) == 0
+    assert FIVE_MINUTES.cached_tokens(1024) == 1024
+    assert UNCACHED.cached_tokens(10**6) == 0
 
 
 @pytest.mark.parametrize(("rules", "full", "short", "growth", "shorter_is_cheaper"), [
@@ -81,7 +81,7 @@ def test_requests_ahead_agree_with_the_turns_to_pay(removed: int, rewritten: int
 
 
 def test_money() -> None:
-    assert money(Prices(input=2.5, output=10), cost=1_000_000, output_tokens=100_000) == pytest.approx(3.5)
+    assert Prices(input=2.5, output=10).usd(1, cost=1_000_000, output=100_000) == pytest.approx(3.5)
 
 
 sizes = st.integers(0, 5000)
@@ -106,7 +106,7 @@ def test_the_formula_agrees_with_counting_every_request(behind: list[int], remov
     pytest.param(1200, 0, 0.1 * 1200, id="more was read than there was"),
 ])  # fmt: skip
 def test_what_a_reported_prompt_cost(cached: int, written: int, cost: float) -> None:
-    assert reported_cost(FIVE_MINUTES, 1000, cached, written) == pytest.approx(cost)
+    assert FIVE_MINUTES.reported_cost(1000, cached, written) == pytest.approx(cost)
 
 
 @pytest.mark.parametrize(("rules", "tokens", "expected"), [

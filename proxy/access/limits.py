@@ -16,7 +16,6 @@ from proxy.access.callers import Caller
 from proxy.chat.errors import BadRequest, RateLimited
 from proxy.chat.parse import Body
 from proxy.config.settings import Allowance, LimitsSettings
-from proxy.economics import money
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
 from proxy.state.store import Counters, StoreError
@@ -382,4 +381,4 @@ def _negative(amounts: Mapping[str, float]) -> dict[str, float]:
 def _price(call: Call, demand: Demand) -> float:
     if call.profile is None:
         return 0.0
-    return money(call.profile.prices.at(demand.prompt), demand.prompt, demand.answer)
+    return call.profile.prices.usd(demand.prompt, demand.prompt, demand.answer)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from proxy.chat import raws
 from proxy.config.settings import PilotSettings
 from proxy.context import ModelProfile
-from proxy.economics import money
 from proxy.gateway.prepare import Prepared, Rewritten
 from proxy.gateway.relay import Observer
 from proxy.models.usage import Usage
@@ -96,7 +95,7 @@ class Pilot:
         rules, times = profile.cache, self._idle(key)
         call: Call | None = question(prepared)
         price, gain = tokens * rules.read, tokens * (rules.write - rules.read)
-        usd = money(profile.prices.at(tokens), price, 1)
+        usd = profile.prices.usd(tokens, price, 1)
         for window in range(WINDOWS):
             await asyncio.sleep(PERIOD * rules.ttl)
             times.waited[window] += 1

@@ -122,7 +122,7 @@ class Services:
             judge=judge.bind(who, judge.authorization(route.upstream, headers)) if judge and "judge" in needs else None,
             memories=self.memories.bind(who, outage) if "memories" in needs else None,
             corrections=corrections,
-            inbox=self.shares.bind(who, outage),
+            inbox=self.shares.bind(who, outage) if who.is_named else None,  # else nobody could give it a text
         )
 
     @property

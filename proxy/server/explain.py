@@ -18,7 +18,6 @@ from proxy.chat.parse import Body
 from proxy.config.load import Config, load, read_chain
 from proxy.config.settings import Settings
 from proxy.context import ModelProfile, TokenCount
-from proxy.economics import money, prompt_cost
 from proxy.gateway.prepare import Services
 from proxy.server.build import build_upstreams
 from proxy.server.replay.player import Explained, open_player, patient, play_all, player_beside
@@ -158,7 +157,7 @@ def _row(step: Step) -> tuple[str, ...]:
 
 def _prompt_usd(profile: ModelProfile, count: TokenCount) -> float | None:
     """Return US dollars for a prompt of which nothing is in the provider's cache; None where prices are not known."""
-    cost = money(profile.prices.at(count.total), prompt_cost(profile.cache, 0, count.total))
+    cost = profile.prices.usd(count.total, profile.cache.prompt_cost(0, count.total))
     return round(cost, 9) if profile.prices.known else None
 
 

@@ -51,9 +51,8 @@ class Shares:
     def __init__(self, store: Store, *, ttl: float, clock: Callable[[], float] = time.time) -> None:
         self._store, self._ttl, self._clock = store, ttl, clock
 
-    def bind(self, who: Identity, outage: Outage | None = None) -> "BoundInbox | None":
-        """Return the inbox of a request; None where its conversation has no name: nobody could give it a text."""
-        return BoundInbox(self, who, outage or Outage()) if who.is_named else None
+    def bind(self, who: Identity, outage: Outage | None = None) -> "BoundInbox":
+        return BoundInbox(self, who, outage or Outage())
 
     async def give(
         self, giver: Identity, receiver: Identity, *, agent: str, task: str, note: str, content: str

@@ -20,7 +20,7 @@ from msgspec import Struct
 from proxy.chat import ChatRequest, Message, raws
 from proxy.chat.cache_marks import find_marks, unmarked
 from proxy.context import ModelProfile, Tokens
-from proxy.economics import UNCACHED, cached_tokens, money, pays_after, prompt_cost
+from proxy.economics import UNCACHED, pays_after
 from proxy.models.usage import ReportMemory
 from proxy.state.cache import REMEMBERED, Cache, SharedLimit
 from proxy.step import Step
@@ -255,8 +255,8 @@ def _read(earlier: Iterable[PromptPrefixes | None], prompt: PromptPrefixes) -> i
 def _bill(prompt: PromptPrefixes, place: int, profile: ModelProfile) -> Bill:
     """Return the bill of a prompt of which the provider has so many prefixes."""
     total, shared, rules = prompt.tokens, prompt.tokens_of(place), profile.cache
-    cost = prompt_cost(rules, shared, total)
-    return Bill(total, cached_tokens(rules, shared), cost, money(profile.prices.at(total), cost))
+    cost = rules.prompt_cost(shared, total)
+    return Bill(total, rules.cached_tokens(shared), cost, profile.prices.usd(total, cost))
 
 
 def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:

@@ -14,7 +14,6 @@ from proxy.chat.errors import OVERFLOW, NotInTime, NotKept, PenstockError
 from proxy.chat.parse import Body
 from proxy.config.settings import TelemetrySettings
 from proxy.context import Context, ModelProfile
-from proxy.economics import money, reported_cost
 from proxy.models.usage import Usage
 from proxy.policy import Fact
 from proxy.state.cache import REMEMBERED, SharedLimit
@@ -293,8 +292,8 @@ class Observation(Record):
         profile = self._profile
         if profile is None or not profile.prices.known or usage.input is None:
             return
-        prompt = reported_cost(profile.cache, usage.input, usage.cached or 0, usage.written or 0)
-        cost = money(profile.prices.at(usage.input // rounds), prompt, usage.output or 0)
+        prompt = profile.cache.reported_cost(usage.input, usage.cached or 0, usage.written or 0)
+        cost = profile.prices.usd(usage.input // rounds, prompt, usage.output or 0)
         self.usd = cost + (self.usd or 0.0)
         self.metrics.of("cost_usd", self.model).inc(cost)
         if self._key is not None:

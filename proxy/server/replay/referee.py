@@ -25,7 +25,6 @@ from proxy.compaction.identifiers import identifiers
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.context import ModelProfile
-from proxy.economics import money, reported_cost
 from proxy.http.client import Timeouts, Transport
 from proxy.models.usage import UsageReader
 from proxy.server.build import build_upstreams
@@ -154,8 +153,8 @@ class Referee:
             return Decision(f"{error.status} {error.code}"), 0.0
         usage, profile = UsageReader().of_body(answer), self._profile
         tokens = usage.input or 0
-        cost = reported_cost(profile.cache, tokens, usage.cached or 0, usage.written or 0)
-        return Decision.of(body.wire, reply.status, answer), money(profile.prices.at(tokens), cost, usage.output or 0)
+        cost = profile.cache.reported_cost(tokens, usage.cached or 0, usage.written or 0)
+        return Decision.of(body.wire, reply.status, answer), profile.prices.usd(tokens, cost, usage.output or 0)
 
 
 def summary(compared: Sequence[ComparedRequest]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from proxy.chat.wire import damage
 from proxy.compaction.calls import arguments_of
 from proxy.compaction.identifiers import identifiers, is_identifier
 from proxy.context import CacheRules, Tokens
-from proxy.economics import UNCACHED, cached_tokens, money, prompt_cost
+from proxy.economics import UNCACHED
 from proxy.server.replay.player import Explained, Player
 from proxy.server.replay.reading import Conversation, RecordedRequest, request_of
 from proxy.step import Step
@@ -113,8 +113,8 @@ def _priced(rules: CacheRules, prompt: Prompt, shared: Sequence[tuple[Prompt, in
             read = max([read, *(ends[mark] for mark in past.marks if offsets[mark] <= same)])
         elif prompt.at - past.at <= rules.ttl:
             read = max(read, int(numpy().interp(same, offsets, ends)))
-    read = cached_tokens(rules, read if rules.marked else read - read % min(_STEP, max(1, rules.minimum)))
-    return Priced(prompt_cost(rules, read, prompt.ends[is_wire][-1]), read)
+    read = rules.cached_tokens(read if rules.marked else read - read % min(_STEP, max(1, rules.minimum)))
+    return Priced(rules.prompt_cost(read, prompt.ends[is_wire][-1]), read)
 
 
 def rules_of(own: CacheRules, request: ChatRequest) -> CacheRules:
@@ -208,8 +208,8 @@ class Replayed:
             "unchanged": {name: each.cost for name, each in unchanged.items()},
             "cached": ours[OWN].cached,
             "cached_unchanged": unchanged[OWN].cached,
-            "usd": money(prices.at(sent.ends[False][-1]), ours[OWN].cost) if prices.known else None,
-            "usd_unchanged": money(prices.at(came.ends[False][-1]), unchanged[OWN].cost) if prices.known else None,
+            "usd": prices.usd(sent.ends[False][-1], ours[OWN].cost) if prices.known else None,
+            "usd_unchanged": prices.usd(came.ends[False][-1], unchanged[OWN].cost) if prices.known else None,
             "reported": reported,
         }
 

@@ -53,7 +53,7 @@ class Caller(Struct, frozen=True):
         """Raise `NotFound` for a path that may not be forwarded: others share the operator's key at the provider."""
         if not self.may_pass(method, path):
             advice = "; allow it under auth.paths" if method == "POST" and PLAIN_PATH.fullmatch(path) else ""
-            raise NotFound(f"keys of Penstock may not {method} this path{advice}", code="not_found")
+            raise NotFound(f"keys of Penstock may not {method} this path{advice}")
 
     def check_unnamed(self) -> None:
         """Raise `BadRequest` if the caller must name a model."""

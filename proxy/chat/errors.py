@@ -62,7 +62,7 @@ def wrong(place: str, must: str) -> NoReturn:
     raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
 
 
-class NotFound(PenstockError, status=404, kind=_INVALID):
+class NotFound(PenstockError, status=404, kind=_INVALID, code="not_found"):
     """There is no such path or model."""
 
 

@@ -12,7 +12,7 @@ from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected, Ups
     [
         (PenstockError, 500, "server_error", None),
         (BadRequest, 400, "invalid_request_error", None),
-        (NotFound, 404, "invalid_request_error", None),
+        (NotFound, 404, "invalid_request_error", "not_found"),
         (Rejected, 400, "invalid_request_error", None),
         (UpstreamFailed, 502, "server_error", "upstream_unreachable"),
         (UpstreamTimeout, 504, "server_error", "upstream_timeout"),

@@ -101,12 +101,6 @@ def test_no_text_can_look_like_a_blocks_own_syntax(texts: list[str]) -> None:
     assert made.count('<message role="tool" turn="3">\n') == made.count("\n</message>") == len(texts)
 
 
-@given(HOSTILE)
-def test_escaping_adds_backslashes_alone(text: str) -> None:
-    assert escaped(text).replace("\\", "") == text.replace("\\", "")
-    assert escaped(escaped(text)) == escaped(text)
-
-
 @given(st.lists(HOSTILE, max_size=4))
 def test_no_item_can_look_like_two(texts: list[str]) -> None:
     made = build(FACTS, "About.", [f"- {indented(text)}" for text in texts]).text

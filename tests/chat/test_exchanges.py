@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Message, exchanges, legal_cuts, split_head, turns
-from proxy.chat.wire import damage, flaws
+from proxy.chat.wire import flaws
 from proxy.testing import chat, script
 from tests.chat.parsing import thorough
 
@@ -71,26 +71,6 @@ def test_exchanges(conversation: str, expected: list[str]) -> None:
     assert legal_cuts(messages) == set(starts)
 
 
-call_lists = st.lists(st.sampled_from("wxyz"), min_size=1, max_size=3).map(lambda ids: "a!" + ",".join(ids))
-any_words = st.sampled_from(["s", "d", "u1", "a1", "tw", "tx", "ty", "tz"]) | call_lists
-conversations = st.lists(any_words, max_size=14).map(" ".join)
-
-
-@given(conversations)
-@thorough
-def test_no_cut_separates_a_call_from_its_results(conversation: str) -> None:
-    messages = chat(conversation).messages
-    cuts = legal_cuts(messages)
-
-    made: dict[str, int] = {}
-    assert {0, len(messages)} <= cuts
-    for index, item in enumerate(messages):
-        made |= dict.fromkeys(item.call_ids, index)
-        if item.role == "tool" and item["tool_call_id"] in made:
-            call = made[item["tool_call_id"]]
-            assert not any(call < cut <= index for cut in cuts)
-
-
 @st.composite
 def sound_conversations(draw: st.DrawFn) -> str:
     """Calls with ids of their own, each answered in some order before the next message."""
@@ -120,12 +100,3 @@ def test_a_conversation_that_is_cut_anywhere_else_is_not_sound(conversation: str
     request = chat(conversation)
     for cut in set(range(1, len(request.messages))) - legal_cuts(request.messages):
         assert flaws(request.with_messages(request.messages[cut:]))
-
-
-@given(sound_conversations(), st.data())
-@thorough
-def test_whole_exchanges_may_leave_before_the_last_user_message(conversation: str, data: st.DataObject) -> None:
-    request = chat(f"{conversation} u-last")
-    groups = exchanges(request.messages)
-    kept = [group for group in groups[:-1] if data.draw(st.booleans())] + groups[-1:]
-    assert not damage(request, request.with_messages(item for group in kept for item in group))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import Message
 from proxy.chat.folds import Folds
-from proxy.context import Identity, Uncached, find_in_each
+from proxy.context import Identity, find_in_each
 from proxy.state.cache import OnceService
 from tests.talk import assistant, user
 
@@ -99,16 +99,6 @@ def talk(length: int, marked: Sequence[int]) -> tuple[Message, ...]:
 
 PLACES = (0, 5, 30, 31, 64)
 WHOLE = talk(80, PLACES)
-
-
-@pytest.mark.parametrize("length", [0, 1, 7, 30, 31, 32, 64, 80])
-async def test_the_same_is_found_whatever_is_known(length: int) -> None:
-    expected = {n: (f"*{n}",) for n in PLACES if n < length}
-    for once in (OnceService().bind(Identity("t")), Uncached()):
-        folds = Folds()
-        for messages in (WHOLE[: length // 2], WHOLE[:length], WHOLE[:length]):
-            found = await find_in_each(folds.begin(), once, "n", Marks(), messages)
-        assert found == expected
 
 
 async def test_a_conversation_that_grows_is_read_once() -> None:

@@ -105,19 +105,6 @@ def test_text_and_parts_of_a_message(content: Any, text: str, parts: int) -> Non
     assert len(item.parts) == parts
 
 
-def test_calls_are_read_in_order_whatever_kind_of_tool_they_are_of() -> None:
-    calls = [
-        {"id": "b", "type": "function", "function": {"name": "search", "arguments": "{}"}},
-        {"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls"}},
-        {"id": "c", "type": "new_kind"},
-    ]
-    item = Message({"role": "assistant", "tool_calls": calls})
-
-    assert item.call_ids == ("b", "a", "c")
-    assert item.called_tools == ("search", "shell", "")
-    assert Message({"role": "assistant", "tool_calls": None}).call_ids == ()
-
-
 @pytest.mark.parametrize(
     ("definition", "name"),
     [

@@ -127,15 +127,6 @@ def test_a_key_may_use_the_models_that_it_names(fields: dict[str, Any], model: s
     assert Caller("t", key(**fields)).may_use(model) is may
 
 
-@pytest.mark.parametrize(
-    ("fields", "chain", "may"),
-    [({}, "local", True), ({}, "bypass", True), ({"chains": []}, "local", False), ({"chains": ["local"]}, "local", True),
-     ({"chains": ["local"]}, "bypass", False), ({"chains": ["bypass"]}, "bypass", True)],
-)  # fmt: skip
-def test_a_key_may_choose_the_chains_that_it_names(fields: dict[str, Any], chain: str, may: bool) -> None:
-    assert Caller("t", key(**fields)).may_choose(chain) is may
-
-
 @pytest.mark.parametrize(("method", "path", "may"), [
     ("POST", "/embeddings", True),
     ("POST", "/images/generations", True),

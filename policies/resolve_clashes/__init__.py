@@ -1,7 +1,7 @@
 """Tell the model which of the user's statements no longer hold.
 
-`statements` reads a message, `values` the values in it, `clashes` finds the pairs, and `wording` writes the notes. The
-words and patterns stand in `proxy/data/clashes`.
+`statements` reads a message, `values` the values in it, `clashes` finds the pairs. The words and patterns stand in
+`proxy/data/clashes`. Notes are data, in the user's words, never an instruction.
 """
 
 from collections import defaultdict
@@ -12,7 +12,6 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from policies.resolve_clashes.clashes import Clash, find_clashes
-from policies.resolve_clashes.wording import is_brief, is_written, line, marked
 from proxy.chat import ChatRequest, Message
 from proxy.chat.annotations import is_refuted
 from proxy.chat.blocks import TRUSTED, is_block
@@ -24,6 +23,15 @@ from proxy.text import counted
 
 _MOST_JUDGED = 16
 """Pairs of one request that a judge is asked about, the latest; the others stay as the rules have them."""
+_MARK = "[Penstock: "
+_BRIEF = 100
+"""Characters of the longest statement that a line names: a part of a long one would not be clear."""
+_FEW = 32
+"""Characters of a statement that a line names."""
+_OF_LINE = 2
+"""Statements that a line names."""
+_OF_MESSAGE = 3
+"""Statements that the notes behind one message name."""
 
 
 class ResolveClashes(Policy):
@@ -137,6 +145,55 @@ def _written(
             messages.append(line(of_newer[place]))
         messages.append(marked(message, texts[place], of_older[place]) if place in of_older else message)
     return messages, len(of_older)
+
+
+def is_written(message: Message, text: Message) -> bool:
+    """Return whether a message has a note from here that it did not have as the client sent it."""
+    return "supersede" in message.text and message.text.count(_MARK) > text.text.count(_MARK)
+
+
+def is_brief(clash: Clash) -> bool:
+    """Return whether both statements are short enough for a line."""
+    return max(clash.was.size, clash.now.size) <= _BRIEF
+
+
+def line(clashes: Sequence[Clash]) -> Message:
+    """Return the line in front of a user's message that overtakes statements: it names those by their first words.
+
+    It does not repeat the newer statement, which stands right behind, but where both stand in that message.
+    """
+    latest = clashes[-_OF_LINE:]
+    older = [f'"{_begun(each.was.quote)}"' for each in latest if each.older != each.newer]
+    parts = [f"next message supersedes {' and '.join(older)}"] if older else []
+    within = [each for each in latest if each.older == each.newer]
+    parts += [
+        f'in the next message, "{_begun(each.now.quote)}" supersedes "{_begun(each.was.quote)}"' for each in within
+    ]
+    return Message({"role": "user", "content": f"{_MARK}{'; '.join(parts)}]"})
+
+
+def _begun(quote: str) -> str:
+    """Return the first words of a quotation, enough to find it."""
+    return quote if len(quote) <= _FEW else f"{quote[:_FEW].rpartition(' ')[0] or quote[:_FEW]}…"
+
+
+def marked(message: Message, text: Message, clashes: Sequence[Clash]) -> Message:
+    """Return the older message of clashes with a note behind its words that quotes the newer statement.
+
+    `text` is the message as the client sent it: an earlier step may have changed it since.
+    """
+    length = len(text.text.strip()) - 1
+    notes = "".join([f"\n{_note(each, length)}" for each in clashes[:_OF_MESSAGE]])
+    content = message.get("content")
+    if isinstance(content, str):
+        return message.with_changes(content=content + notes)
+    return message.with_changes(content=[*message.parts, {"type": "text", "text": notes.strip()}])
+
+
+def _note(clash: Clash, length: int) -> str:
+    """Return the note behind a message of so many characters, the last one aside."""
+    subject = "this" if clash.was.size >= length else f'"{clash.was.quote}"'
+    return f'{_MARK}{subject} is superseded, the user said later: "{clash.now.quote}"]'
 
 
 _SILENT = Message({"role": "system", "content": ""})

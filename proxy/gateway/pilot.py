@@ -10,13 +10,14 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from proxy.chat import raws
 from proxy.config.settings import PilotSettings
 from proxy.context import ModelProfile
 from proxy.gateway.prepare import Prepared, Rewritten
-from proxy.gateway.relay import Observer
+from proxy.gateway.relay import Copying
 from proxy.models.usage import Usage
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
@@ -72,7 +73,7 @@ class Pilot:
         self._day, self._usd = 0, 0.0
         self._warnings = Warnings(_log, "a prefix was not kept in the provider's cache")
 
-    def watch(self, prepared: Prepared) -> "Observer | None":
+    def watch(self, prepared: Prepared) -> Copying | None:
         """Take note that a conversation goes on; return the observer of the answer, from which on it is idle."""
         done = prepared.rewritten
         if done is None or not self.settings.max_usd_per_day:
@@ -81,9 +82,11 @@ class Pilot:
         if (window := self._windows.pop(key, None)) is not None:
             self._idle(key).resumed[window] += 1
         self._resting.forget(*key)
-        return _Watch(self, prepared, done)
+        return Copying(0, partial(self._rest, prepared, done))
 
-    def rest(self, prepared: Prepared, done: Rewritten) -> None:
+    def _rest(self, prepared: Prepared, done: Rewritten, _: bytes | None, reply: Reply, __: Usage) -> None:
+        if reply.status != 200:
+            return
         profile, after, key = done.ctx.model, done.outcome.after, _conversation(prepared, done)
         if after is None or not profile.cache.ttl or after.total < profile.cache.minimum or not profile.prices.known:
             return
@@ -170,19 +173,6 @@ class Pilot:
         if (known := self._times.get(agent)) is None:
             self._times.put(agent, known := IdleTimes())
         return known
-
-
-@dataclass(slots=True)
-class _Watch(Observer):
-    """The observer of an answer, from which on its conversation is idle."""
-
-    pilot: Pilot
-    prepared: Prepared
-    done: Rewritten
-
-    def ended(self, reply: Reply, usage: Usage) -> None:
-        if reply.status == 200:
-            self.pilot.rest(self.prepared, self.done)
 
 
 def question(prepared: Prepared) -> Call | None:

@@ -4,10 +4,9 @@ from typing import Literal
 
 import pytest
 
-from policies.resolve_clashes import ResolveClashes
+from policies.resolve_clashes import ResolveClashes, line
 from policies.resolve_clashes.clashes import Clash
 from policies.resolve_clashes.statements import statements
-from policies.resolve_clashes.wording import line
 from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
 from proxy.context import CacheRules, Context

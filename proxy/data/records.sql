@@ -38,8 +38,11 @@ CREATE INDEX IF NOT EXISTS requests_by_end ON requests (ended);
 CREATE INDEX IF NOT EXISTS requests_by_name ON requests (request_id);
 CREATE INDEX IF NOT EXISTS requests_by_conversation ON requests (conversation);
 
+-- Where no usage came, the cost is that of the prompt; an error costs nothing, but a client that left (499) may.
 CREATE TEMP VIEW IF NOT EXISTS known AS
-SELECT *, json_extract(row, '$.key') AS key, json_extract(row, '$.title') AS title, coalesce(usd, usd_estimated) AS cost
+SELECT *, json_extract(row, '$.key') AS key, json_extract(row, '$.title') AS title,
+  coalesce(usd, CASE WHEN json_extract(row, '$.status') < 400 OR json_extract(row, '$.status') = 499
+    THEN usd_estimated END) AS cost
 FROM requests;
 
 -- A policy has no costs of its own. Its requests are its steps, of which a chain may have several, its errors failed ones.

@@ -106,6 +106,20 @@ async def test_a_conversation_is_seen_turn_by_turn(lab: Lab) -> None:
     assert SECRET not in json.dumps(whole)
 
 
+async def test_a_request_that_nobody_answered_costs_nothing(lab: Lab) -> None:
+    client = await running(lab)
+    await talk(client, 1)
+    lab.behind.respond = servers.answering(b"{}", status=503)
+    for content in ("another", "y " * 900):
+        assert (await client.chat(content)).status == 503
+    (group,) = (await told(client, "/periods?by=model"))["groups"]
+    cost = await client.metric("penstock_cost_usd_total")
+    assert sum(each["errors"] for each in group["periods"]) == 2
+    assert sum(each["usd"] for each in group["periods"]) == pytest.approx(cost)
+    listed = (await told(client, "/conversations"))["conversations"]
+    assert sum(each["usd"] or 0 for each in listed) == pytest.approx(cost)
+
+
 async def test_a_shortened_result_is_told_with_its_handle_and_its_step(lab: Lab) -> None:
     client = await running(lab)
     await sent(client, "one", model="free", messages=SHORTENED, tools=TOOLS)

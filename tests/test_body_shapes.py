@@ -110,17 +110,23 @@ anything = st.recursive(
                          "tool_call_id", "allowed_tools"]), inner, max_size=4),
     max_leaves=8,
 )  # fmt: skip
-odd_roles = st.sampled_from(["user", "assistant", "tool", "system"]) | anything
+words = st.text(max_size=3)
+named = {"function": st.fixed_dictionaries({"name": words}), "custom": st.fixed_dictionaries({"name": words})}
+parts = st.lists(st.fixed_dictionaries({"type": words}, optional={"text": words}), max_size=2)
+calls = st.lists(st.fixed_dictionaries({"id": words}, optional=named), max_size=2)
+tools = st.lists(st.fixed_dictionaries({"type": words}, optional=named), max_size=2)
+roles = st.sampled_from(["user", "assistant", "tool", "system"])
+sound_messages = st.fixed_dictionaries({"role": roles}, optional={"content": words | parts, "tool_calls": calls})
 odd_messages = st.fixed_dictionaries(
-    {"role": odd_roles},
+    {"role": roles | anything},
     optional={"content": anything, "tool_calls": anything, "tool_call_id": anything, "refusal": anything},
 )
 
 
 @given(
     st.fixed_dictionaries(
-        {"model": st.just("m") | anything, "messages": st.lists(odd_messages | anything, max_size=3) | anything},
-        optional={"tools": st.lists(anything, max_size=2) | anything, "tool_choice": anything, "max_tokens": anything},
+        {"model": st.just("m") | anything, "messages": st.lists(sound_messages | odd_messages, max_size=3) | anything},
+        optional={"tools": tools | anything, "tool_choice": anything, "max_tokens": anything},
     )
 )
 @settings(max_examples=120, deadline=None)

@@ -159,8 +159,13 @@ def test_commands_exist(text: str) -> None:
             assert [word for word in words[1:] if "=" not in word and word not in targets] == []
         elif words[:1] == ["curl"] and "-d" in words:  # else curl says that it is a form, which is refused
             assert "content-type: application/json" in map(str.lower, words)
-        elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
-            assert (ROOT / words[2].replace(".", "/")).with_suffix(".py").exists()
+
+
+def test_benchmarks_exist() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {name for page in pages for name in re.findall(r"\bbenchmarks\.([a-z_]+)", page.read_text())}
+    assert len(named) > 5
+    assert {name for name in named if not (ROOT / "benchmarks" / f"{name}.py").exists()} == set()
 
 
 def test_the_tutorial_shows_what_new_policy_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,6 @@ _HURRY = 0.01
 
 
 CONVERSATION = chat("s u1 a1 u2")
-
-
-CONVERSATION = chat("s u1 a1 u2")
 CHANGES: dict[str, Callable[[Sequence[Message]], Sequence[Message]]] = {
     "drop": lambda messages: messages[1:],
     "grow": lambda messages: [message("s" + "x" * 99), *messages],

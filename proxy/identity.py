@@ -131,7 +131,7 @@ def text_of(value: Any) -> str:
 
 def first_of(fields: Mapping[str, Any], *keys: str) -> str:
     """Return the first name that one of these fields gives; empty where none does."""
-    for key in keys:
+    for key in keys if fields else ():
         if key in fields and (name := text_of(fields[key])):
             return name
     return ""

@@ -230,17 +230,18 @@ class KeyLimits:
 class Admission:
     """The account of one request with the limits of its key."""
 
+    _call: Call | None = None
+    _demand = Demand(0, 0)
+    _usage: Usage | None = Usage()
+    _cost: float | None = None
+
     def __init__(self, limits: KeyLimits, caller: Caller) -> None:
         self._limits, self._account = limits, caller.account
         self.terms = limits.terms(caller)
-        self._call: Call | None = None
-        self._demand = Demand(0, 0)
         self._minute: dict[str, float] = {}
         """Amounts that the request has taken of its minute."""
         self._day: dict[str, float] = {}
         """Amounts that it has reserved of the day."""
-        self._usage: Usage | None = Usage()
-        self._cost: float | None = None
 
     async def begin(self, headers: Headers, *, spends: bool = True) -> None:
         """Count the request. Raise `RateLimited` if the minute is full, or if it `spends` and the day is used up."""

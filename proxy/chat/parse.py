@@ -11,6 +11,7 @@ import asyncio
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -323,7 +324,7 @@ class Body:
         except msgspec.ValidationError:
             wrong(name, "must be a list of objects")
 
-    @property
+    @cached_property
     def model(self) -> str:
         """The model that the client asks for. Raises `BadRequest` where there is none."""
         model = self.get("model")

@@ -77,20 +77,20 @@ class Attempts:
     To be iterated over once. Each attempt that fails is told to `failed`, which decides whether there is another one.
     """
 
+    has_chosen = False
+    """True once a policy has chosen a model."""
+    _call: Call | None = None
+    """The call that this attempt has sent."""
+    _error: PenstockError | None = None
+    """The error that is reported if all attempts fail."""
+    _reason = ""
+
     def __init__(self, routes: Routes, first: Route, http: Exchange, body: Body) -> None:
         self._routes, self._first, self._http = routes, first, http
-        self._route = first
-        self._body = body
+        self._route, self._body = first, body
         self._remaining: deque[str] = deque()
-        self._tried = {_place(first)}
-        self._call: Call | None = None
-        """The call that this attempt has sent."""
-        self._error: PenstockError | None = None
-        """The error that is reported if all attempts fail."""
-        self._reason = ""
+        self._tried = set[tuple[str, str]]()
         self._next: Route | None = first
-        self.has_chosen = False
-        """True once a policy has chosen a model."""
         self._refusals: dict[tuple[str, str], tuple[bytes, PenstockError]] = {}
         """By model the body that it found too long, and how it said so."""
         self._open = bool(first.settings.fallbacks) or first.settings.larger is not None

@@ -271,9 +271,8 @@ class Preparation:
             return None
         if not self._server.may_choose_chain:
             raise BadRequest("x-penstock-chain is not allowed here; leave it out", code="chain_not_allowed")
-        known_to = [each for each in self._chains if asked.caller.may_choose(each)]
-        if chosen not in known_to:
-            known = ", ".join(sorted(known_to))
+        if chosen not in self._chains or not asked.caller.may_choose(chosen):
+            known = ", ".join(sorted(filter(asked.caller.may_choose, self._chains)))
             raise BadRequest(f"x-penstock-chain names no chain; known: {known}", code="unknown_chain")
         return chosen
 

@@ -140,7 +140,9 @@ def learn(call: Call, reply: Reply, usage: Usage, *, translates: bool) -> None:
 
 async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
     """Give the client an answer. Errors of a stream pass through."""
-    for name in ("ignored", "unkept", "truncated"):  # of a stream, the last is known at its end only
+    for name in (
+        ("ignored", "unkept", "truncated") if reply.facts else ()
+    ):  # of a stream, the last is known at its end only
         if told := reply.facts.get(name):
             value = "true" if told is True else _UNPRINTABLE.sub("_", str(told))  # clients choose the names of fields
             http.own_headers.append((f"x-penstock-{name}".encode(), value.encode()))

@@ -23,6 +23,8 @@ HARMFUL = frozenset({"prefix_binding_mismatch", "prefix_mismatch"})
 _CHANGED = re.compile(r"(?!model)\w+_changed")
 """Causes of a missed cache that an edit of a prompt can have."""
 
+_REPORTS = frozenset({"input_transformations", "context_management", "diagnostics", "prompt_cache_diagnostics"})
+"""The fields of an answer with reports."""
 _CONVERSATIONS = 20_000
 _AGE = 24 * 3600.0
 
@@ -54,6 +56,8 @@ class VendorReport(NamedTuple):
 
 def read_report(answer: Mapping[str, Any]) -> VendorReport:
     """Return the report in an answer, or in an event of its stream."""
+    if _REPORTS.isdisjoint(answer):  # as almost all
+        return NO_REPORT
     found = json_objects(answer.get("input_transformations"))
     dropped = [str(each.get("reason")) for each in found if each.get("type") != "thinking_mismatch_allowed"]
     applied = json_objects(mapping(answer.get("context_management")).get("applied_edits"))
@@ -125,10 +129,10 @@ _ENDS = frozenset(
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
 
-_READ = "usage choices model id error input_transformations context_management diagnostics prompt_cache_diagnostics"
+_READ = _REPORTS | {"usage", "choices", "model", "id", "error"}
 """The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
 _make: Any = TypedDict
-_decoder = msgspec.json.Decoder(_make("_Read", dict.fromkeys(_READ.split(), Any), total=False))
+_decoder = msgspec.json.Decoder(_make("_Read", dict.fromkeys(_READ, Any), total=False))
 _USAGE = re.compile(r'"usage"\s*:\s*\{')
 
 

@@ -19,7 +19,13 @@ import httptools
 import uvicorn
 from uvicorn.lifespan.on import LifespanOn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.supervisors import Multiprocess
 
 from proxy.chat.errors import ConfigError, error_body
@@ -139,26 +145,50 @@ class _Received:
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
-class _OneWrite:
-    """A transport that sends the head of an answer with its body, where the length is known. uvicorn writes twice."""
+class _Cycle(RequestResponseCycle):
+    """A request and its answer, of which head and body are one write where the body is whole.
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle, self._transport, self._head = cycle, cycle.transport, b""
-        self.is_closing = cycle.transport.is_closing
+    uvicorn writes twice, and looks at each header by itself.
+    """
 
-    def write(self, data: bytes) -> None:
-        cycle = self._cycle
-        if not cycle.response_started:  # "100 Continue"
-            self._transport.write(data)
-        elif not self._head and cycle.chunked_encoding is False and cycle.scope["method"] != "HEAD":
-            self._head = data
-        else:
-            cycle.transport = self._transport
-            self._transport.write(self._head + data)
+    _start: Any = None
+    """The head of the answer, until the first part of its body is there."""
 
-    def close(self) -> None:
-        self._transport.write(self._head)
-        self._transport.close()
+    async def send(self, message: Any) -> None:
+        """Take a part of the answer."""
+        if message["type"] == "http.response.start" and not self.response_started:
+            self.response_started, self._start = True, message
+            return
+        if (start := self._start) is not None:
+            self._start = None
+            if self._write(start, message):
+                return
+            self.response_started = False
+            await super().send(start)
+        await super().send(message)
+
+    def _write(self, start: Any, message: Any) -> bool:
+        """Write a whole answer, and return True; False for a stream, or for an answer that is not a plain one."""
+        is_whole = not (message.get("more_body") or self.disconnected or self.flow.write_paused)
+        if not is_whole or not self.keep_alive or self.scope["method"] == "HEAD":
+            return False
+        headers, body, status = self.default_headers + start["headers"], message["body"], start["status"]
+        names, values = zip(*headers, strict=True)
+        name, value = b"".join(names), b"".join(values)
+        is_plain = name.islower() and not HEADER_RE.search(name) and not HEADER_VALUE_RE.search(value)
+        special = [each for each in headers if each[0] in _SPECIAL]
+        if not is_plain or special != [(b"content-length", b"%d" % len(body))]:
+            return False
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], lines, body))
+        self.waiting_for_100_continue, self.response_complete = False, True
+        self.message_event.set()
+        self.on_response()
+        return True
+
+
+_SPECIAL = frozenset({b"content-length", b"transfer-encoding", b"connection"})
+"""Headers that say where an answer ends."""
 
 
 class Connection(HttpToolsProtocol):
@@ -254,7 +284,7 @@ class Connection(HttpToolsProtocol):
         elif not self.parser.should_upgrade():
             self._part = "body"
             super().on_headers_complete()
-            self.cycle.transport = _OneWrite(self.cycle)  # type: ignore[assignment]
+            self.cycle.__class__ = _Cycle
             if self.parser.get_http_version() == "1.0":  # uvicorn would send it chunks, which it does not know
                 self.cycle.chunked_encoding, self.cycle.expected_content_length = False, _AnyLength()
             self.headers = deque(maxlen=0)  # type: ignore[assignment]  # drops trailers, the headers behind a body

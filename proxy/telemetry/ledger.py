@@ -17,7 +17,8 @@ from proxy.state.cache import Cache
 LEDGER = "ledger"
 """The member of a record with its place in the chain."""
 
-_CHAIN = 300
+_CHAIN = 800
+"""Bytes that the end of a chain takes in this process, its key included."""
 
 
 class _End(NamedTuple):

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import tracemalloc
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from proxy.state.store import StoreError
 from proxy.step import Step
 from proxy.telemetry import record_table as table
 from proxy.telemetry.bill import Bills, Effect
+from proxy.telemetry.ledger import Ledger
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Telemetry
 from proxy.telemetry.record import LARGEST, Record, Rewriting, row_of
@@ -385,3 +387,15 @@ async def test_reasons_of_every_verdict_are_told() -> None:
     assert len(cut["whys"]) == 5
     assert cut["whys"][-1] == ["late", 1, "fail"]
     assert {verdict for _, _, verdict in cut["whys"][:-1]} == {"keep"}
+
+
+def test_the_ends_of_chains_take_no_more_memory_than_their_bound() -> None:
+    ledger = Ledger(2**20)
+    tracemalloc.start()
+    try:
+        for number in range(3000):
+            key = ("tenant", f"{number:032x}")
+            ledger.add(key, ledger.link(key, []), b"entry")
+        assert tracemalloc.get_traced_memory()[0] < 1.1 * 2**20
+    finally:
+        tracemalloc.stop()

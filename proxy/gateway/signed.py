@@ -204,7 +204,6 @@ class _Conversation:
 
 
 def _begins(request: ChatRequest, start: ChatRequest, frozen: int) -> bool:
-    """Return whether a request has the tools of another, and begins with its first messages."""
     return request.tools == start.tools and request.messages[:frozen] == start.messages[:frozen]
 
 

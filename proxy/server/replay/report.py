@@ -103,7 +103,6 @@ def totals(replayed: Sequence[Replayed], against: Sequence[Replayed] | None = No
 
 
 def _costs(turns: Sequence[Turn], rule: str) -> tuple[float, float]:
-    """Return what requests cost by a rule, and what the client's would have."""
     ours, theirs = (sum(turn[form].get(rule, 0.0) for turn in turns) for form in ("cost", "unchanged"))
     return ours, theirs
 

@@ -68,7 +68,7 @@ class Prompt(NamedTuple):
         return bisect_left(sizes, True, key=lambda size: self.text[: size + 1] != later.text[: size + 1])
 
 
-async def prompt_of(request: ChatRequest, tokens: Tokens, at: float) -> Prompt:
+async def read_prompt(request: ChatRequest, tokens: Tokens, at: float) -> Prompt:
     """Return the prompt that a request is. Spaces and escapes of its JSON, and marks for the cache, do not count."""
     messages, of_tools, tools = request.messages, await tokens.tool_sizes(request.tools), len(request.tools)
     frame, *sizes = await tokens.sizes([Message(_FRAME), *messages])
@@ -194,10 +194,10 @@ class Replayed:
         model, done, table = played.done.ctx.model, played.done, played.prepared.route.profile.cache
         tokens, prices, request = player.counter(model), model.prices, done.outcome.request
         unchanged_rules = rules_of(table, done.sent) if model.cache.ttl or table.marked else UNCACHED
-        came, sent = await prompt_of(done.sent, tokens, at), await prompt_of(request, tokens, at)
+        came, sent = await read_prompt(done.sent, tokens, at), await read_prompt(request, tokens, at)
         unchanged, ours = self._came.send(came, unchanged_rules), self._sent.send(sent, rules_of(model.cache, request))
         recorded = done.sent if point.sent is None else request_of(point.sent)
-        prompt, usage = await prompt_of(recorded, tokens, at), point.usage
+        prompt, usage = await read_prompt(recorded, tokens, at), point.usage
         expected = self._recorded.send(prompt, rules_of(table, recorded))[OWN].cached
         reported = None
         if usage is not None and usage.cached is not None and usage.input:

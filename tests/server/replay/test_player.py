@@ -21,7 +21,7 @@ from proxy.policy import Decision, Keep, Need, Policy
 from proxy.server.replay.player import open_player
 from proxy.server.replay.report import totals
 from proxy.server.replay.run import NAMES, read_bound
-from proxy.server.replay.score import OWN, Prompt, PromptHistory, prompt_of, rules_of
+from proxy.server.replay.score import OWN, Prompt, PromptHistory, read_prompt, rules_of
 from proxy.state.cache import Cache
 from proxy.testing import chat, context, tool
 from tests.vectors.scripted import Scripted
@@ -123,7 +123,7 @@ RULES = CacheRules(read=0.1, minimum=0, ttl=300)
 
 async def prompts(*requests: ChatRequest | str, at: float = 0.0) -> list[Prompt]:
     tokens = context().tokens
-    return [await prompt_of(chat(each) if isinstance(each, str) else each, tokens, at) for each in requests]
+    return [await read_prompt(chat(each) if isinstance(each, str) else each, tokens, at) for each in requests]
 
 
 def read(conversation: PromptHistory, prompt: Prompt, rules: CacheRules) -> int:

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from proxy.chat import CONTROL, ChatRequest, Message, head_of, legal_cuts, split_head
 from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
+from proxy.compaction.envelopes import unwrapped
 from proxy.compaction.lines import condensed
 from proxy.compaction.references import is_referring, lines_of_results, with_standing
 from proxy.context import Archive, Context
@@ -235,6 +236,10 @@ async def _fitting(leaving: Leaving, room: int, most: int, archive: Archive, ctx
     return newest
 
 
+def _condensed(text: str, most: int) -> str:
+    return condensed(unwrapped(text), most)
+
+
 async def _short(leaving: Leaving, place: int, most: int, archive: Archive, ctx: Context) -> Message:
     """Return a message that leaves; a user's or tool's text has at most about so many characters.
 
@@ -248,7 +253,7 @@ async def _short(leaving: Leaving, place: int, most: int, archive: Archive, ctx:
     for text in texts_of(place, sent, str(sent.get("role"))):
         if len(text.original) > most and (handle := await archive.keep(text.original)) is not None:
             key = ("newest", hash(text.original), len(text.original), most)
-            form = await ctx.once.of_key(key, len(text.original), partial(condensed, text.original, most))
+            form = await ctx.once.of_key(key, len(text.original), partial(_condensed, text.original, most))
             text.sent = shortened(form, len(text.original), handle)
             changed.append(text)
     return with_text(sent, *changed)

@@ -11,7 +11,7 @@ from itertools import chain, islice, pairwise
 
 from proxy.compaction.identifiers import is_encoded, is_identifier
 from proxy.compaction.layout import joined, lay_out
-from proxy.compaction.pieces import WIDE, TextLine, gap
+from proxy.compaction.pieces import WIDE, TextLine, depth_of, gap
 from proxy.compaction.rare_lines import MANY_ROWS, Kind, kind_of, rare_lines
 from proxy.compaction.row_names import Namer, namers
 from proxy.text import counted
@@ -68,7 +68,8 @@ def _selected(lines: Sequence[TextLine], room: int, most: int = 0) -> str:
             break
     choice = _Choice(lines, room - names)
     choice.fill(_levels(lines, choice.parents))
-    return joined(_with_gaps(lines, choice.selected, name, max(names, most - choice.used) if is_all else names))
+    left = max(names, most - choice.used) if is_all else names
+    return joined(_with_gaps(lines, choice.selected, name, left, at_once=is_all))
 
 
 class _Choice:
@@ -77,6 +78,7 @@ class _Choice:
         self._room = self._free = room - _NOTE
         self.parents = _parents(lines)
         self.selected = bytearray(len(lines))
+        self._says_nothing = [line.is_blank or is_encoded(line.text) for line in lines]
 
     def fill(self, levels: Iterable[tuple[float, Iterable[int]]]) -> None:
         """Keep the lines of these groups, and then any."""
@@ -98,8 +100,7 @@ class _Choice:
         for place in places:
             if most < _NOTE:
                 break
-            line = self._lines[place]
-            if self.selected[place] or line.is_blank or len(line.text) >= most or is_encoded(line.text):
+            if self.selected[place] or self._says_nothing[place] or len(self._lines[place].text) >= most:
                 continue
             fresh = [at for at in (*self._above(place), place) if not self.selected[at]]
             cost = sum(self._cost(at) for at in fresh)
@@ -263,14 +264,21 @@ def _gaps(selected: bytearray) -> Iterator[tuple[int, int]]:
         start = selected.find(0, end) if end >= 0 else -1
 
 
-def _with_gaps(lines: Sequence[TextLine], selected: bytearray, name: Namer | None, room: int) -> list[TextLine]:
-    """Return the selected lines; each gap counts the lines left out, and names the rows among them."""
+def _with_gaps(
+    lines: Sequence[TextLine], selected: bytearray, name: Namer | None, room: int, *, at_once: bool = False
+) -> list[TextLine]:
+    """Return the selected lines; each gap counts the lines left out, and names the rows among them.
+
+    Names of a gap take its share of the room, or all that is left of it if `at_once`.
+    """
     shown: list[TextLine] = []
-    at = 0
+    at, rest = 0, selected.count(0)
     for start, end in _gaps(selected):
         shown += lines[at:start]
         for first, last, is_whole in _parted(lines, start, end):
-            noted, room = _noted(lines[first:last], name, room, is_whole=is_whole)
+            share = room if at_once else room * (last - first) // rest
+            noted, used = _noted(lines[first:last], name, share, is_whole=is_whole)
+            room, rest = room - used, rest - (last - first)
             shown += noted
         at = end
     return [*shown, *lines[at:]]
@@ -287,17 +295,18 @@ def _parted(lines: Sequence[TextLine], start: int, end: int) -> Iterator[tuple[i
 
 
 def _noted(run: Sequence[TextLine], name: Namer | None, room: int, *, is_whole: bool) -> tuple[Sequence[TextLine], int]:
-    """Return the note on lines or parts of one that are left out, and the room that remains for names."""
+    """Return the note on lines or parts of one that are left out, and the room that its names take."""
     full = [line for line in run if not line.is_blank]
     if not full and sum(len(line.text) + 1 for line in run) <= _NOTE:
-        return run, room
+        return run, 0
     known = ""
     if name is not None and room > 0 and full and is_whole:
-        known = name(line.text for line in full)
-        if len(known) > room:
-            end = max(known.rfind(sign, 0, room) for sign in " ,")
-            known = f"{known[:end]} …" if end > 0 and known[end - 1] != ":" else ""
-    depth = min((line.depth for line in full), default=0)
+        rows = [line.text for line in full[: room // 4 + 1]]
+        known = name(rows)
+        if len(known) > room or len(rows) < len(full):
+            fitting = bisect_right(range(1, len(rows)), room - 2, key=lambda count: len(name(rows[:count])))
+            known = f"{name(rows[:fitting])} …" if fitting else ""
+    top = min(full, key=lambda line: line.depth, default=TextLine("", 0))
     count = counted(sum(line.glue == "\n" for line in run), "line") if is_whole else counted(len(run), "part")
-    indent = " " * min(depth, _INDENT) if run[0].glue == "\n" else ""
-    return [TextLine(indent + gap(count, known), depth, run[0].glue)], room - len(known) - 2
+    indent = " " * min(_INDENT, depth_of(top.text), top.depth) if run[0].glue == "\n" else ""
+    return [TextLine(indent + gap(count, known), top.depth, run[0].glue)], len(known) + 2 if known else 0

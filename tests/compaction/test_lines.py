@@ -61,7 +61,7 @@ def test_rows_that_leave_are_named_by_plain_words() -> None:
     text = "id,holder,state\n" + "\n".join(map(",".join, CELLS))
     notes = re.findall(r"\[… \d+ lines; ([^]]+)\]", form(text))
     assert len(notes) >= 1
-    assert set(notes[0].split()) <= {row[0] for row in CELLS}
+    assert set(" ".join(notes).split()) <= {row[0] for row in CELLS} | {"…"}
     text = "\n".join(f"   {name * 3:12} Does what {name} is for, and says it at some length here" for name in NAMES)
     assert re.search(r"lines; (\w+ )+", condensed(text, 1200))
 
@@ -202,9 +202,10 @@ def test_files_of_all_hits_are_named_in_whatever_form(hit: str) -> None:
 )
 def test_rows_are_named_by_what_they_are_called_rather_than_by_a_count(row: str, name: str) -> None:
     rows = [row.format(n=n + 100, m=n % 5, size=n * 7919 % 90001) for n in range(400)]
-    note = next(line for line in condensed("\n".join(rows), 2000).split("\n") if re.match(r"\[… \d+ lines; ", line))
-    names = " ".join(note.rstrip("]").split("; ", 1)[1].replace(": ", "/").split())
-    assert any(name.format(n=n + 100, m=n % 5) in names for n in range(400))
+    notes = re.findall(r"\[… \d+ lines; (.*?)(?: …)?\]", condensed("\n".join(rows), 2000))
+    assert notes
+    names = {name.format(n=n + 100, m=n % 5).rpartition("/")[2] for n in range(400)}
+    assert {re.sub(r".*[/ ]", "", note) for note in notes} <= names, "the last name of each note is whole"
 
 
 @pytest.mark.parametrize(

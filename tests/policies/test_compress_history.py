@@ -65,6 +65,15 @@ async def test_the_action_that_an_observation_answers_stays_the_assistants(words
     assert isinstance(decision, Rewrite)
 
 
+async def test_a_short_form_has_no_envelope_or_colour() -> None:
+    lines = "\n".join(f"\x1b[32mrow {n}\x1b[0m has the value {n * 7919}" for n in range(90))
+    envelope = json.dumps({"content": [{"type": "text", "text": lines}]})
+    talk = [each.with_changes(content=envelope) if each.role == "tool" else each for each in step(4).messages]
+    (*_, form) = rewrite(await decided(chat("u").with_messages([*talk, *step(2).messages[2:]]))).request.messages[:-4]
+    assert form.text.startswith("row 0 has the value 0\n")
+    assert "[shortened: " in form.text
+
+
 async def test_what_a_tight_cut_shows_in_short_forms_has_no_line_in_its_digest() -> None:
     said = [f"Rule {n}: the depot of town {n} closes at {n} o'clock on holidays." for n in range(10, 40)]
     past = [

@@ -9,12 +9,11 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from policies.compact_tool_results.exchange import Before, SentExchange, ShortenedExchange, ShorteningRules
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ChatRequest, Message, listed
 from proxy.compaction.form import plain, rows, weight
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
-from proxy.tools.ranking import raws_of
 from proxy.tools.recall import is_readable, tokens_to_offer
 from proxy.work_time import current_work
 
@@ -62,7 +61,7 @@ class CompactToolResults(Policy):
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
         if not request.form.any("tools used", _uses_tools):
             return Keep("no tool results")
-        size = await _weight(request.tools, ctx)
+        size = listed(request.tools).derive("weight", lambda: sum(weight(each.raw.decode()) for each in request.tools))
         terms = self._terms(request, ctx)
         start = _Walked(hash((terms, ctx.model.cache, size, bool(ctx.frozen))), before=Before(size, size))
         form, name = request.form, ("compact_tool_results", start.hash)
@@ -119,16 +118,6 @@ class CompactToolResults(Policy):
             leaves_out=ctx.archive is not None and is_readable(request, ctx),
             tool_tokens=tokens_to_offer(request),
         )
-
-
-async def _weight(tools: Sequence[Tool], ctx: Context) -> int:
-    """Return the weight of tools. Most requests have the tools of an earlier one."""
-    raws = raws_of(tools)
-
-    def work() -> int:
-        return sum(weight(raw.decode()) for raw in raws)
-
-    return await ctx.once.of_key(("weight of tools", hash(raws), len(raws)), sum(map(len, raws)), work)
 
 
 def _uses_tools(message: Message) -> bool:

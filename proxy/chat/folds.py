@@ -133,7 +133,12 @@ class Folds:
                 if (before is None or known.settled > before.settled) and known.begins(messages):
                     before = known
             forks = before is not None and self._own.get(id(before.messages)) is before
-            settled = max(_settled(messages), 0 if before is None else before.settled)
+            # as in another form of this request, if that has an answer at the same place
+            alike = (each.settled for each in self._own.values() if len(each.messages) == len(messages))
+            settled = next(
+                (end for end in alike if 0 < end < len(messages) and messages[end].get("role") == "assistant"), 0
+            )
+            settled = max(settled or _settled(messages), 0 if before is None else before.settled)
             form = Form(messages, settled, before, forks=forks)
         if before is not None and not forks:
             self._known.remove(before)

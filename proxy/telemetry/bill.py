@@ -272,11 +272,13 @@ def _is_same(one: ChatRequest, other: ChatRequest) -> bool:
 def _culprit(last: Mapping[str, PromptPrefixes], forms: Mapping[str, PromptPrefixes]) -> str | None:
     """Return the step by which most of the last prompt was lost; None where it was the client."""
     losses: dict[str, int] = {}
-    before, lost = last[_CLIENT], 0
+    before, prompt, lost = last[_CLIENT], None, 0
     for name in (_CLIENT, *(each for each in forms if each not in (_CLIENT, _START, _SENT)), _SENT):
+        compared = before, prompt
         before, prompt = last.get(name, before), forms[name]
-        losses[name] = before.tokens - prompt.tokens_of(before.shared(prompt)) - lost
-        lost += losses[name]
+        if before is not compared[0] or prompt is not compared[1]:  # most steps change neither
+            losses[name] = before.tokens - prompt.tokens_of(before.shared(prompt)) - lost
+            lost += losses[name]
     name = max(losses, key=lambda name: losses[name])
     if name == _SENT:  # a step of the last prompt's chain is no longer there
         return next((each for each in last if each not in (*forms, _START)), None)

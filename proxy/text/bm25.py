@@ -152,8 +152,8 @@ def query_terms(query: str) -> list[str]:
     words = _words(query)
     lowered = [*map(str.lower, words)]
     ignored = stop_words(lowered)
-    telling = [word for word, low in zip(words, lowered, strict=True) if low not in ignored]
-    distinct = [*dict.fromkeys(chain.from_iterable(map(_terms, telling)))]
+    telling = [_terms(word) for word, low in zip(words, lowered, strict=True) if low not in ignored]
+    distinct = [*dict.fromkeys(chain.from_iterable(telling))]
     return distinct if len(distinct) <= _MOST else sorted(distinct, key=len, reverse=True)[:_MOST]
 
 

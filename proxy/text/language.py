@@ -83,7 +83,9 @@ def english(text: str) -> str | None:
     foreign = sum(map(_ENGLISH_ALONE.__contains__, words))
     if foreign * 3 > len(words):  # most texts
         return None
-    meanings = {word: _meaning(word) for word in words}
+    meanings = dict(zip(words, map(_meaning, words), strict=True))
+    if not any(meanings.values()) and _SPANISH.isdisjoint(meanings):
+        return None
     telling = [word for word in words if word not in _BOTH and meanings[word] != word]
     spanish = sum(word in _SPANISH or meanings[word] is not None for word in telling)
     if not spanish or spanish * 2 < len(telling) or foreign * 3 > spanish:

@@ -13,8 +13,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from proxy.chat import JsonObject, Tool
-from proxy.chat import raws as all_raws
+from proxy.chat import Tool, listed
 from proxy.context import Context, Embedder
 from proxy.text import arrays
 from proxy.text.arrays import Array
@@ -63,16 +62,11 @@ async def pooled(
     tools: Sequence[Tool], ctx: Context, examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> Pool:
     """Return tools made ready, once for the same definitions. `groups` are globs of names, by the group's name."""
-    raws = raws_of(tools)
+    raws = listed(tools).raws
     size = sum(map(len, raws))
     # bytes know their hash, which whoever counted tokens asked for; a digest of 500 tools takes half a millisecond
     key = ("tools", hash(raws), len(raws), size, _cache_key(examples, groups))
     return await ctx.once.of_key(key, size, partial(_pool, tuple(tools), examples, groups))
-
-
-def raws_of(items: Sequence[JsonObject]) -> tuple[bytes, ...]:
-    """Return the bytes of messages or tools. Their hash is quick, as each knows its own; each process has another."""
-    return tuple(all_raws(items))
 
 
 async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Relevance:

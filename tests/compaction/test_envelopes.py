@@ -13,17 +13,14 @@ def printed(text: str, end: str = ", annotations=None)] isError=False") -> str:
     return f"meta=None content=[TextContent(type='text', text={text!r}{end}"
 
 
-@pytest.mark.parametrize(
-    "wrapped",
-    [
-        pytest.param(json.dumps(MCP), id="JSON"),
-        pytest.param(printed(TEXT), id="printed"),
-        pytest.param(printed(json.dumps(MCP)), id="JSON, printed"),
-        pytest.param(printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT!r}}} isError=False"), id="printed, twice"),
-        pytest.param(printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT[:99]!r}"[:-1]), id="cut off there"),
-        pytest.param(json.dumps({**MCP, "structuredContent": {"result": TEXT}}), id="JSON, twice"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("wrapped", [
+    pytest.param(json.dumps(MCP), id="JSON"),
+    pytest.param(printed(TEXT), id="printed"),
+    pytest.param(printed(json.dumps(MCP)), id="JSON, printed"),
+    pytest.param(printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT!r}}} isError=False"), id="printed, twice"),
+    pytest.param(printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT[:99]!r}"[:-1]), id="cut off there"),
+    pytest.param(json.dumps({**MCP, "structuredContent": {"result": TEXT}}), id="JSON, twice"),
+])  # fmt: skip
 def test_an_envelope_around_one_text_comes_off(wrapped: str) -> None:
     assert unwrapped(wrapped) == TEXT
     assert unwrapped(TEXT) is TEXT
@@ -36,17 +33,14 @@ def test_of_a_printed_text_that_was_cut_off_all_is_kept_but_half_an_escape(cut: 
     assert len(sent) >= len(TEXT) - cut
 
 
-@pytest.mark.parametrize(
-    "wrapped",
-    [
-        pytest.param(json.dumps({**MCP, "isError": True}), id="an error"),
-        pytest.param(json.dumps({**MCP, "structuredContent": {"result": TEXT[:-1]}}), id="with another result"),
-        pytest.param(json.dumps({"content": [ITEM, {"type": "text", "text": "x"}]}), id="two texts"),
-        pytest.param(json.dumps({"content": [{"type": "text", "text": TEXT, "annotations": {"a": 1}}]}), id="annotated"),
-        pytest.param(json.dumps({**MCP, "structuredContent": {"a": 1}}), id="with data"),
-        pytest.param(json.dumps({"content": [{"type": "image", "data": TEXT}]}), id="an image"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("wrapped", [
+    pytest.param(json.dumps({**MCP, "isError": True}), id="an error"),
+    pytest.param(json.dumps({**MCP, "structuredContent": {"result": TEXT[:-1]}}), id="with another result"),
+    pytest.param(json.dumps({"content": [ITEM, {"type": "text", "text": "x"}]}), id="two texts"),
+    pytest.param(json.dumps({"content": [{"type": "text", "text": TEXT, "annotations": {"a": 1}}]}), id="annotated"),
+    pytest.param(json.dumps({**MCP, "structuredContent": {"a": 1}}), id="with data"),
+    pytest.param(json.dumps({"content": [{"type": "image", "data": TEXT}]}), id="an image"),
+])  # fmt: skip
 def test_an_envelope_that_says_something_stays(wrapped: str) -> None:
     assert json.loads(unwrapped(wrapped)) == json.loads(wrapped)
 

@@ -14,18 +14,15 @@ ROWS = "sku;ort;menge\n" + "\n".join(f"K-{n * 13};Lager {n % 7};{n}" for n in ra
 RECORDS = [{"id": f"T-{n * 11}", "state": "open", "owner": f"person {n}"} for n in range(400)]
 
 
-@pytest.mark.parametrize(
-    ("text", "query", "shown"),
-    [
-        pytest.param(PROSE.replace("subject 322.", "subject 322: the bridge is closed."), "Is the bridge closed?", "the bridge is closed", id="prose"),
-        pytest.param(LOG, "Why was r-20720 slow?", "request r-20720 took 560 ms", id="a log"),
-        pytest.param(ROWS, "Wo liegt K-5044?", "K-5044;Lager 3;388", id="a table"),
-        pytest.param(json.dumps({"tickets": RECORDS}), "¿De quién es T-3300?", '[tickets[300]] {"id":"T-3300","state":"open","owner":"person 300"}', id="records"),
-        pytest.param(json.dumps(RECORDS)[:-900], "T-3300", '[[300]] {"id":"T-3300"', id="records that are cut off"),
-        pytest.param(json.dumps({"page": {"body": f"{PROSE}\n\nThe key hangs behind door 🚪 nine.\n\n{PROSE}"}}), "behind which door hangs the key?", "[page.body] ", id="a text in JSON"),
-        pytest.param("<html><body>" + "".join(f"<p>Ticket {n} is shut.</p><div>{'x ' * 9}</div>" for n in range(400)) + "<p>Ticket 9911 is late.</p></body></html>", "9911?", "Ticket 9911 is late.", id="a page"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "query", "shown"), [
+    pytest.param(PROSE.replace("subject 322.", "subject 322: the bridge is closed."), "Is the bridge closed?", "the bridge is closed", id="prose"),
+    pytest.param(LOG, "Why was r-20720 slow?", "request r-20720 took 560 ms", id="a log"),
+    pytest.param(ROWS, "Wo liegt K-5044?", "K-5044;Lager 3;388", id="a table"),
+    pytest.param(json.dumps({"tickets": RECORDS}), "¿De quién es T-3300?", '[tickets[300]] {"id":"T-3300","state":"open","owner":"person 300"}', id="records"),
+    pytest.param(json.dumps(RECORDS)[:-900], "T-3300", '[[300]] {"id":"T-3300"', id="records that are cut off"),
+    pytest.param(json.dumps({"page": {"body": f"{PROSE}\n\nThe key hangs behind door 🚪 nine.\n\n{PROSE}"}}), "behind which door hangs the key?", "[page.body] ", id="a text in JSON"),
+    pytest.param("<html><body>" + "".join(f"<p>Ticket {n} is shut.</p><div>{'x ' * 9}</div>" for n in range(400)) + "<p>Ticket 9911 is late.</p></body></html>", "9911?", "Ticket 9911 is late.", id="a page"),
+])  # fmt: skip
 def test_what_was_asked_for_stands_there_word_for_word(text: str, query: str, shown: str) -> None:
     found = excerpt(text, [query], 4000)
     assert shown in found

@@ -26,15 +26,12 @@ ORDERS = [
 NODES = {f"node-{n}": {"cpu": n, "zone": f"z{n % 3}", "state": "up"} for n in range(9)}
 
 
-@pytest.mark.parametrize(
-    ("value", "first", "last"),
-    [
-        pytest.param(PEOPLE, ['[("id","name","age"; "unit":"m")', ' ["A-0","N-0",0]'], ' ["A-39","N-39",39]]', id="like records name each column once"),
-        pytest.param(LACKING, ['[("id","name","age","unit")', ' ["A-0","N-0",0,"m"]', ' ["A-1","N-1",1,]'], ' ["A-39","N-39",39,"m"]]', id="a member that some lack is not shared"),
-        pytest.param(ORDERS, ['[("id","to"("city","zip"),"items"[("sku","qty")])', " [0,null,[]]", ' [1,["C1","1"],[["B1",1]]]'], ' [19,["C19","19"],[["B19",19]]]]', id="records in records and lists of such have their keys in the header"),
-        pytest.param(NODES, ['{("cpu","zone"; "state":"up")', ' "node-0":[0,"z0"]'], ' "node-8":[8,"z2"]}', id="records by name keep their names"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "first", "last"), [
+    pytest.param(PEOPLE, ['[("id","name","age"; "unit":"m")', ' ["A-0","N-0",0]'], ' ["A-39","N-39",39]]', id="like records name each column once"),
+    pytest.param(LACKING, ['[("id","name","age","unit")', ' ["A-0","N-0",0,"m"]', ' ["A-1","N-1",1,]'], ' ["A-39","N-39",39,"m"]]', id="a member that some lack is not shared"),
+    pytest.param(ORDERS, ['[("id","to"("city","zip"),"items"[("sku","qty")])', " [0,null,[]]", ' [1,["C1","1"],[["B1",1]]]'], ' [19,["C19","19"],[["B19",19]]]]', id="records in records and lists of such have their keys in the header"),
+    pytest.param(NODES, ['{("cpu","zone"; "state":"up")', ' "node-0":[0,"z0"]'], ' "node-8":[8,"z2"]}', id="records by name keep their names"),
+])  # fmt: skip
 def test_like_records_become_a_table(value: object, first: list[str], last: str) -> None:
     sent = rows(json.dumps(value))
     lines = sent.text.splitlines()

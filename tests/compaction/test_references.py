@@ -48,16 +48,13 @@ def test_run_goes_on_across_blank_lines(blank: str) -> None:
     assert NOTE.fullmatch(with_references(text, known(text)).text)
 
 
-@pytest.mark.parametrize(
-    ("earlier", "later"),
-    [
-        pytest.param(["10:00:01 up", "10:00:02 up", "10:00:03 up"] * 9, ["11:00:01 up", "11:00:02 up", "11:00:03 up"] * 9, id="times"),
-        pytest.param([f"{n * 7}: hit" for n in range(40)], [f"{n * 9}: hit" for n in range(40)], id="numbers of hits"),
-        pytest.param(LINES[:1], LINES[:1], id="one line"),
-        pytest.param(["}", ")", "", "}"] * 5, ["}", ")", "", "}"] * 5, id="shorter than the note"),
-        pytest.param(["[… 12 lines]"] * 40, ["[… 12 lines]"] * 40, id="notes"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("earlier", "later"), [
+    pytest.param(["10:00:01 up", "10:00:02 up", "10:00:03 up"] * 9, ["11:00:01 up", "11:00:02 up", "11:00:03 up"] * 9, id="times"),
+    pytest.param([f"{n * 7}: hit" for n in range(40)], [f"{n * 9}: hit" for n in range(40)], id="numbers of hits"),
+    pytest.param(LINES[:1], LINES[:1], id="one line"),
+    pytest.param(["}", ")", "", "}"] * 5, ["}", ")", "", "}"] * 5, id="shorter than the note"),
+    pytest.param(["[… 12 lines]"] * 40, ["[… 12 lines]"] * 40, id="notes"),
+])  # fmt: skip
 def test_other_lines_are_shown_again(earlier: list[str], later: list[str]) -> None:
     assert with_references("\n".join(later), known("\n".join(earlier))).text == "\n".join(later)
 

@@ -184,17 +184,14 @@ class TestFewerWhereSure:
         assert {"weather_list", "weather_create"} <= {*names}
         assert len(names) <= 4
 
-    @pytest.mark.parametrize(
-        ("text", "embedder", "policy"),
-        [
-            pytest.param("weather tomorrow", Slow(), BOUND, id="words alone decide"),
-            pytest.param("weather tomorrow", None, BOUND, id="no vectors"),
-            pytest.param("¿y ahora qué?", Near(), BOUND, id="none stands out"),
-            pytest.param("weather tomorrow", WEATHER, FilterTools(keep=20, least=20), id="a setting"),
-            pytest.param("weather tomorrow", WEATHER, FilterTools(keep=20, least=2, strategy="select"), id="no search"),
-            pytest.param("明天的天气怎么样？", Near(天气={"weather list": 0.3, "garden create": 0.2}), BOUND, id="hardly nearer"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("text", "embedder", "policy"), [
+        pytest.param("weather tomorrow", Slow(), BOUND, id="words alone decide"),
+        pytest.param("weather tomorrow", None, BOUND, id="no vectors"),
+        pytest.param("¿y ahora qué?", Near(), BOUND, id="none stands out"),
+        pytest.param("weather tomorrow", WEATHER, FilterTools(keep=20, least=20), id="a setting"),
+        pytest.param("weather tomorrow", WEATHER, FilterTools(keep=20, least=2, strategy="select"), id="no search"),
+        pytest.param("明天的天气怎么样？", Near(天气={"weather list": 0.3, "garden create": 0.2}), BOUND, id="hardly nearer"),
+    ])  # fmt: skip
     async def test_as_many_elsewhere(self, text: str, embedder: ToldEmbedder | None, policy: FilterTools) -> None:
         runs_tools = policy.strategy != "select"
         assert len(await offered(asked(text), policy, embedder=embedder, runs_tools=runs_tools)) == 20

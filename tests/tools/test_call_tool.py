@@ -101,16 +101,13 @@ PINNED = plain("pinned", "{}", "c2")
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-@pytest.mark.parametrize(
-    ("calls", "expected"),
-    [
-        pytest.param([through("get_weather", LIMA)], [plain("get_weather", LIMA)], id="one"),
-        pytest.param([through("get_weather", ODD)], [plain("get_weather", ODD)], id="word for word"),
-        pytest.param([through("get_weather", LIMA), PINNED], [plain("get_weather", LIMA), PINNED], id="beside one that is offered"),
-        pytest.param([through("pinned", '{"key":"k"}')], [plain("pinned", '{"key":"k"}')], id="of one that is offered"),
-        pytest.param([plain("get_weather", LIMA)], [plain("get_weather", LIMA)], id="called by its own name"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("calls", "expected"), [
+    pytest.param([through("get_weather", LIMA)], [plain("get_weather", LIMA)], id="one"),
+    pytest.param([through("get_weather", ODD)], [plain("get_weather", ODD)], id="word for word"),
+    pytest.param([through("get_weather", LIMA), PINNED], [plain("get_weather", LIMA), PINNED], id="beside one that is offered"),
+    pytest.param([through("pinned", '{"key":"k"}')], [plain("pinned", '{"key":"k"}')], id="of one that is offered"),
+    pytest.param([plain("get_weather", LIMA)], [plain("get_weather", LIMA)], id="called by its own name"),
+])  # fmt: skip
 async def test_the_client_gets_calls_of_its_own_tools(calls: Any, expected: Any) -> None:
     chat_ = Chat(said(*calls, content="Looking."), stream=True)
     got = await chat_.got()
@@ -121,17 +118,14 @@ async def test_the_client_gets_calls_of_its_own_tools(calls: Any, expected: Any)
     assert chat_.hidden == [], "there is nothing that the client does not see"
 
 
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        pytest.param(through("get_weather", "{}"), ["get_weather", "'city' is a required property", '"additionalProperties":false'], id="misses one"),
-        pytest.param(through("get_wether", LIMA), ["no tool of this name; near it: get_weather"], id="unknown"),
-        pytest.param(through("shell", '{"input":"ls"}'), ["shell is called directly"], id="custom"),
-        pytest.param(through("get_weather", '"Lima"'), ['"arguments" must be a JSON object'], id="a text"),
-        pytest.param(plain("call_tool", "{}"), ['There is no "name"'], id="nothing"),
-        pytest.param(plain("call_tool", '{"name":'), ["not valid JSON"], id="half a call"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "told"), [
+    pytest.param(through("get_weather", "{}"), ["get_weather", "'city' is a required property", '"additionalProperties":false'], id="misses one"),
+    pytest.param(through("get_wether", LIMA), ["no tool of this name; near it: get_weather"], id="unknown"),
+    pytest.param(through("shell", '{"input":"ls"}'), ["shell is called directly"], id="custom"),
+    pytest.param(through("get_weather", '"Lima"'), ['"arguments" must be a JSON object'], id="a text"),
+    pytest.param(plain("call_tool", "{}"), ['There is no "name"'], id="nothing"),
+    pytest.param(plain("call_tool", '{"name":'), ["not valid JSON"], id="half a call"),
+])  # fmt: skip
 async def test_what_does_not_fit_goes_back_to_the_model(call: Any, told: list[str]) -> None:
     chat_ = Chat(said(call), said(through("get_weather", LIMA, "c2")), stream=True)
 

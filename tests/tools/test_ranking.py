@@ -54,18 +54,15 @@ async def names(query: str, tools: Sequence[Tool] = TOOLS, **more: Any) -> list[
     return [each.name for each, _ in await ranked(query, tools, **more)]
 
 
-@pytest.mark.parametrize(
-    ("query", "more", "first"),
-    [
-        pytest.param("set the alarm to seven", {}, CLOCK, id="words"),
-        pytest.param("pon la alarma a las siete", {}, CLOCK, id="Spanish"),
-        pytest.param("envía un correo a mi madre", {}, MAIL, id="and more"),
-        pytest.param("wake up call", {"examples": {"sendE*": ["wake up call please"]}}, MAIL, id="an example"),
-        pytest.param("despiértame", {"examples": {"set_alarm": ["levántame pronto"]}, "embedder": WAKE}, CLOCK, id="an example's vector"),
-        pytest.param("alarm", {"embedder": NO_ALARM}, CLOCK, id="by words beside others with a vector"),
-        pytest.param("zzz " * 1000 + "send an email", {}, MAIL, id="both ends of a long query"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("query", "more", "first"), [
+    pytest.param("set the alarm to seven", {}, CLOCK, id="words"),
+    pytest.param("pon la alarma a las siete", {}, CLOCK, id="Spanish"),
+    pytest.param("envía un correo a mi madre", {}, MAIL, id="and more"),
+    pytest.param("wake up call", {"examples": {"sendE*": ["wake up call please"]}}, MAIL, id="an example"),
+    pytest.param("despiértame", {"examples": {"set_alarm": ["levántame pronto"]}, "embedder": WAKE}, CLOCK, id="an example's vector"),
+    pytest.param("alarm", {"embedder": NO_ALARM}, CLOCK, id="by words beside others with a vector"),
+    pytest.param("zzz " * 1000 + "send an email", {}, MAIL, id="both ends of a long query"),
+])  # fmt: skip
 async def test_the_tool_that_fits_is_first(query: str, more: dict[str, Any], first: Tool) -> None:
     assert (await ranked(query, **more))[0][0] is first
 

@@ -34,49 +34,43 @@ async def ask(content: str, **asked: Any) -> str:
     return await Recall(archive).run(json.dumps({"handle": await archive.keep(content), **asked}))
 
 
-@pytest.mark.parametrize(
-    ("asked", "answer"),
-    [
-        pytest.param({}, TEXT, id="the whole"),
-        pytest.param({"pattern": "error"}, "2: beta error 7\n4: delta ERROR 8", id="the lines with a word"),
-        pytest.param({"pattern": "(x"}, "5: epsilon (x", id="what is no expression is literal"),
-        pytest.param({"pattern": "(?R)"}, "No line of the 5 fits.", id="nor is one that calls itself"),
-        pytest.param({"first_line": 2, "last_line": 3}, "2: beta error 7\n3: gamma", id="a range of lines"),
-        pytest.param({"first_line": 3, "pattern": "error"}, "4: delta ERROR 8", id="both"),
-        pytest.param({"first_line": 5, "last_line": 99}, "5: epsilon (x", id="from a line on"),
-        pytest.param({"first_line": "5"}, "5: epsilon (x", id="a number as digits"),
-        pytest.param({"first_line": 6}, "No line of the 5 fits.", id="behind the end"),
-        pytest.param({"query": "", "pattern": "", "path": None, "first_line": 0, "last_line": -1}, TEXT, id="empty is not asked"),
-        pytest.param({"query": "gamma deltas"}, "of 5 lines:\n1: alpha\n", id="words within a text"),
-        pytest.param({"query": "zeta"}, "No line has these words", id="words that are not there"),
-        pytest.param({"first_line": "x"}, "first_line must be a whole number", id="no number"),
-        pytest.param({"last_line": True}, "last_line must be a whole number", id="no number either"),
-        pytest.param({"first_line": 3, "last_line": 2}, "last_line must not be before first_line", id="backwards"),
-        pytest.param({"pattern": 5}, "pattern must be text", id="no text"),
-        pytest.param({"pattern": "x" * 501}, "[The pattern is longer than 500 characters", id="a long pattern"),
-        pytest.param({"path": "a"}, "The text is not JSON: use pattern", id="no JSON"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("asked", "answer"), [
+    pytest.param({}, TEXT, id="the whole"),
+    pytest.param({"pattern": "error"}, "2: beta error 7\n4: delta ERROR 8", id="the lines with a word"),
+    pytest.param({"pattern": "(x"}, "5: epsilon (x", id="what is no expression is literal"),
+    pytest.param({"pattern": "(?R)"}, "No line of the 5 fits.", id="nor is one that calls itself"),
+    pytest.param({"first_line": 2, "last_line": 3}, "2: beta error 7\n3: gamma", id="a range of lines"),
+    pytest.param({"first_line": 3, "pattern": "error"}, "4: delta ERROR 8", id="both"),
+    pytest.param({"first_line": 5, "last_line": 99}, "5: epsilon (x", id="from a line on"),
+    pytest.param({"first_line": "5"}, "5: epsilon (x", id="a number as digits"),
+    pytest.param({"first_line": 6}, "No line of the 5 fits.", id="behind the end"),
+    pytest.param({"query": "", "pattern": "", "path": None, "first_line": 0, "last_line": -1}, TEXT, id="empty is not asked"),
+    pytest.param({"query": "gamma deltas"}, "of 5 lines:\n1: alpha\n", id="words within a text"),
+    pytest.param({"query": "zeta"}, "No line has these words", id="words that are not there"),
+    pytest.param({"first_line": "x"}, "first_line must be a whole number", id="no number"),
+    pytest.param({"last_line": True}, "last_line must be a whole number", id="no number either"),
+    pytest.param({"first_line": 3, "last_line": 2}, "last_line must not be before first_line", id="backwards"),
+    pytest.param({"pattern": 5}, "pattern must be text", id="no text"),
+    pytest.param({"pattern": "x" * 501}, "[The pattern is longer than 500 characters", id="a long pattern"),
+    pytest.param({"path": "a"}, "The text is not JSON: use pattern", id="no JSON"),
+])  # fmt: skip
 async def test_a_part_of_what_was_kept(asked: Mapping[str, Any], answer: str) -> None:
     assert answer in await ask(TEXT, **asked)
 
 
-@pytest.mark.parametrize(
-    ("path", "answer"),
-    [
-        pytest.param("orders[?total > `10`].id", '"B2"', id="a filter"),
-        pytest.param("orders", '{"id": "A1", "total": 5}\n{"id": "B2", "total": 50}', id="an item on each line"),
-        pytest.param("note", "two\nlines", id="a text as it is"),
-        pytest.param("length(orders)", "2", id="a function"),
-        pytest.param("join('-', orders[].id)", "A1-B2", id="joined"),
-        pytest.param("ordrs", "Nothing is at this path. The JSON is an object with the keys orders, note", id="a guess"),
-        pytest.param("orders[", "The path is no JMESPath", id="no path"),
-        pytest.param("abs(note)", "The path fails", id="a wrong type"),
-        pytest.param("orders[::0]", "The path fails", id="a step of nothing"),
-        pytest.param("a" * 501, "The path is longer than 500 characters", id="a long path"),
-        pytest.param("(" * 400, "The path is no JMESPath", id="a deep path"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("path", "answer"), [
+    pytest.param("orders[?total > `10`].id", '"B2"', id="a filter"),
+    pytest.param("orders", '{"id": "A1", "total": 5}\n{"id": "B2", "total": 50}', id="an item on each line"),
+    pytest.param("note", "two\nlines", id="a text as it is"),
+    pytest.param("length(orders)", "2", id="a function"),
+    pytest.param("join('-', orders[].id)", "A1-B2", id="joined"),
+    pytest.param("ordrs", "Nothing is at this path. The JSON is an object with the keys orders, note", id="a guess"),
+    pytest.param("orders[", "The path is no JMESPath", id="no path"),
+    pytest.param("abs(note)", "The path fails", id="a wrong type"),
+    pytest.param("orders[::0]", "The path fails", id="a step of nothing"),
+    pytest.param("a" * 501, "The path is longer than 500 characters", id="a long path"),
+    pytest.param("(" * 400, "The path is no JMESPath", id="a deep path"),
+])  # fmt: skip
 async def test_a_path_into_json(path: str, answer: str) -> None:
     assert (await ask(ORDERS, path=path)).startswith(answer)
 
@@ -191,18 +185,15 @@ async def test_a_query_says_when_it_did_not_search_everything_and_how_to_go_on()
     assert max(map(len, lines_of(text))) == LONGEST_LINE
 
 
-@pytest.mark.parametrize(
-    ("content", "asked", "answer"),
-    [
-        pytest.param("a" * 900, {"pattern": "((a{1,999}){1,999}){1,999}b"}, "takes too long", id="a slow pattern"),
-        pytest.param("ok\n" + "a" * 900, {"pattern": "ok|((a{1,999}){1,999}){1,999}b"}, "1: ok\n[The", id="hits stay"),
-        pytest.param("[[1]]", {"path": "[@,@][]|" * 60 + "@"}, "makes too much", id="doubling"),
-        pytest.param("[[1]]", {"path": "[@,@]|" * 80 + "to_string(@)"}, "makes too much", id="doubling by sharing"),
-        pytest.param(json.dumps({"s": "x" * 2**20, "l": ["a"] * 1000}), {"path": "join(s, l)"}, "makes too much", id="joining"),
-        pytest.param("[" * 900 + "]" * 900, {"path": "[]" * 100}, "", id="deep"),
-        pytest.param("[" * 100_000, {"path": "a"}, "not JSON", id="deeper"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "asked", "answer"), [
+    pytest.param("a" * 900, {"pattern": "((a{1,999}){1,999}){1,999}b"}, "takes too long", id="a slow pattern"),
+    pytest.param("ok\n" + "a" * 900, {"pattern": "ok|((a{1,999}){1,999}){1,999}b"}, "1: ok\n[The", id="hits stay"),
+    pytest.param("[[1]]", {"path": "[@,@][]|" * 60 + "@"}, "makes too much", id="doubling"),
+    pytest.param("[[1]]", {"path": "[@,@]|" * 80 + "to_string(@)"}, "makes too much", id="doubling by sharing"),
+    pytest.param(json.dumps({"s": "x" * 2**20, "l": ["a"] * 1000}), {"path": "join(s, l)"}, "makes too much", id="joining"),
+    pytest.param("[" * 900 + "]" * 900, {"path": "[]" * 100}, "", id="deep"),
+    pytest.param("[" * 100_000, {"path": "a"}, "not JSON", id="deeper"),
+])  # fmt: skip
 async def test_hostile_requests_end(content: str, asked: Mapping[str, Any], answer: str, monkeypatch: Any) -> None:
     monkeypatch.setattr("proxy.tools.slicing.SECONDS", 0.2 if "pattern" in asked else 60.0)
     monkeypatch.setattr("proxy.tools.json_path._BUDGET", 10_000)

@@ -1,8 +1,12 @@
-"""What Anthropic refuses in a body."""
+"""Bodies of the vendors' wires: what Anthropic refuses of one, and one that a policy changes."""
 
+from collections.abc import Callable
 from typing import Any
 
+from proxy.chat import ChatRequest, Message
+
 Json = dict[str, Any]
+Change = Callable[[list[Message]], object]
 
 MARK: Json = {"type": "ephemeral"}
 
@@ -18,3 +22,10 @@ def refusals(body: Json) -> list[str]:
             broken.append(f"messages[{place}]")
         waiting = {each["id"] for each in content if each["type"] == "tool_use"}
     return broken + (["messages[0]"] if body["messages"][0]["role"] != "user" else [])
+
+
+def edited(request: ChatRequest, change: Change) -> ChatRequest:
+    """The request with its messages as a policy changes them."""
+    messages = list(request.messages)
+    change(messages)
+    return request.with_messages(messages)

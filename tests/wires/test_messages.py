@@ -1,7 +1,6 @@
 """Requests in Anthropic's form: the view that policies see, and what becomes of the client's bytes."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from proxy.chat.reasoning import signed_places, without_reasoning
 from proxy.chat.splice import items
 from proxy.wires.messages import MessagesBody
 from proxy.wires.native import Unwritable
-from tests.wires.bodies import MARK, Json
-
-Change = Callable[[list[Message]], object]
+from tests.wires.bodies import MARK, Change, Json, edited
 
 AGENT: Json = {
     "model": "claude-opus-5",
@@ -53,19 +50,12 @@ def read(body: Json | bytes) -> ChatRequest:
     return MessagesBody(body if isinstance(body, bytes) else json.dumps(body).encode()).parse()
 
 
-def edited(change: Change) -> ChatRequest:
-    request = read(AGENT)
-    messages = list(request.messages)
-    change(messages)
-    return request.with_messages(messages)
-
-
 def replacing(place: int, content: str) -> Change:
     return lambda messages: messages.__setitem__(place, messages[place].with_changes(content=content))
 
 
 def written(change: Change) -> Json:
-    found: Json = json.loads(edited(change).encode())
+    found: Json = json.loads(edited(read(AGENT), change).encode())
     return found
 
 
@@ -125,7 +115,7 @@ def test_reasoning_leaves_and_arguments_are_spliced() -> None:
     ids=["the system prompt is merged", "it is lost", "the first user message is lost"],
 )
 def test_a_change_without_a_form_is_refused(change: Change) -> None:
-    made = edited(change)
+    made = edited(read(AGENT), change)
     assert made.flaw()
     with pytest.raises(Unwritable):
         made.encode()

@@ -1,7 +1,6 @@
 """Requests in the form of Responses: the view that policies see, and what becomes of the client's bytes."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ from proxy.chat import ChatRequest, Message, chosen_tools
 from proxy.chat.errors import BadRequest
 from proxy.chat.reasoning import signed_places, without_reasoning
 from proxy.wires.responses import ITEMS, ResponsesBody
-from tests.wires.bodies import Json
-
-Change = Callable[[list[Message]], object]
+from tests.wires.bodies import Change, Json, edited
 
 TOOLS = [
     {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": None},
@@ -46,15 +43,8 @@ def read(body: Json | bytes) -> ChatRequest:
     return ResponsesBody(body if isinstance(body, bytes) else json.dumps(body).encode()).parse()
 
 
-def edited(change: Change) -> ChatRequest:
-    request = read(AGENT)
-    messages = list(request.messages)
-    change(messages)
-    return request.with_messages(messages)
-
-
 def written(change: Change) -> list[Json]:
-    found: list[Json] = json.loads(edited(change).encode())["input"]
+    found: list[Json] = json.loads(edited(read(AGENT), change).encode())["input"]
     return found
 
 
@@ -139,7 +129,7 @@ def test_an_attachment_in_a_message_of_a_policy_keeps_its_type() -> None:
     ids=["the instructions are lost", "an opaque item is lost"],
 )
 def test_a_change_without_a_form_is_refused(change: Change) -> None:
-    assert edited(change).flaw()
+    assert edited(read(AGENT), change).flaw()
 
 
 def test_fields_are_set_in_the_vendors_words() -> None:

@@ -26,20 +26,17 @@ def gone(conversation: str, when: Batches, size: int = 148) -> list[str]:
     return [str(messages[index]["tool_call_id"]) for index in sorted(cleared(messages, sizes, sizes, when))]
 
 
-@pytest.mark.parametrize(
-    ("when", "size", "expected"),
-    [
-        pytest.param(batches(), 148, [], id="while there is room, nothing is cleared"),
-        pytest.param(batches(mark=740, stride=300), 148, [f"{n}k" for n in range(1, 7)], id="two batches, as the window forces them"),
-        pytest.param(batches(mark=740, stride=300, keep=0), 148, [f"{n}k" for n in range(1, 9)], id="none has to stay"),
-        pytest.param(batches(mark=100, stride=10**5), 140, [], id="a small batch is not worth it"),
-        pytest.param(batches(due=UNCACHED, stride=500), 148, ["1k", "2k", "3k", "4k", "5k"], id="or no cache would break"),
-        pytest.param(batches(keep=0, ahead=1000), 100, [], id="what pays some time is not worth it in short talks"),
-        pytest.param(batches(keep=0, ahead=0), 14_000, [], id="nor anything if no further request is expected"),
-        pytest.param(batches(mark=9000, stride=900, spared=frozenset({"look_up"})), 1400, [], id="nor what the model recalled"),
-        pytest.param(batches(mark=1), 40, [], id="short results stay"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("when", "size", "expected"), [
+    pytest.param(batches(), 148, [], id="while there is room, nothing is cleared"),
+    pytest.param(batches(mark=740, stride=300), 148, [f"{n}k" for n in range(1, 7)], id="two batches, as the window forces them"),
+    pytest.param(batches(mark=740, stride=300, keep=0), 148, [f"{n}k" for n in range(1, 9)], id="none has to stay"),
+    pytest.param(batches(mark=100, stride=10**5), 140, [], id="a small batch is not worth it"),
+    pytest.param(batches(due=UNCACHED, stride=500), 148, ["1k", "2k", "3k", "4k", "5k"], id="or no cache would break"),
+    pytest.param(batches(keep=0, ahead=1000), 100, [], id="what pays some time is not worth it in short talks"),
+    pytest.param(batches(keep=0, ahead=0), 14_000, [], id="nor anything if no further request is expected"),
+    pytest.param(batches(mark=9000, stride=900, spared=frozenset({"look_up"})), 1400, [], id="nor what the model recalled"),
+    pytest.param(batches(mark=1), 40, [], id="short results stay"),
+])  # fmt: skip
 def test_which_results_are_cleared(when: Batches, size: int, expected: list[str]) -> None:
     assert gone(STEPS, when, size) == expected
 
@@ -71,15 +68,12 @@ def test_results_that_the_open_calls_drew_on_stay() -> None:
     assert 2 not in cleared(messages[:3] + messages[-1:], [10, 10, 200, 10], [10, 10, 200, 10], batches(1, 1, 0))
 
 
-@pytest.mark.parametrize(
-    ("content", "held"),
-    [
-        pytest.param("abc", "3 characters, abc", id="a word"),
-        pytest.param("---\nHallo Welt\nzwei", "19 characters, Hallo Welt (first of 3 lines)", id="lines"),
-        pytest.param('{"n": 2, "rows": [{"a": 1}, {"a": 2}]}', '38 characters, {"n": 2, "rows": 2 items with {"a"}}', id="JSON"),
-        pytest.param("ñ " * 400, "800 characters, " + "ñ " * 34 + "ñ…", id="a long line"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "held"), [
+    pytest.param("abc", "3 characters, abc", id="a word"),
+    pytest.param("---\nHallo Welt\nzwei", "19 characters, Hallo Welt (first of 3 lines)", id="lines"),
+    pytest.param('{"n": 2, "rows": [{"a": 1}, {"a": 2}]}', '38 characters, {"n": 2, "rows": 2 items with {"a"}}', id="JSON"),
+    pytest.param("ñ " * 400, "800 characters, " + "ñ " * 34 + "ñ…", id="a long line"),
+])  # fmt: skip
 def test_a_line_says_which_call_gave_what(content: str, held: str) -> None:
     result = Message({"role": "tool", "tool_call_id": "x", "content": content, "is_error": True})
     said = f'[removed: look_up({{"key":"x"}}) gave {held}; recall("h1") has it]'

@@ -514,6 +514,36 @@ async def test_vectors_are_asked_for_again_only_where_some_were_missing() -> Non
     once.close()
 
 
+class ReadStore(SqliteStore):
+    """A store that counts its look-ups."""
+
+    reads = 0
+
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
+        self.reads += 1
+        return await super().get_all(keys, ttl=ttl)
+
+
+async def test_a_process_looks_up_a_conversation_once_and_another_one_goes_on_with_its_choices() -> None:
+    store, said = ReadStore(None, 10**6), ["delete the alarm", "list the invoice", "change the song"]
+
+    async def names(service: OnceService, memos: Memos, *texts: str) -> list[str]:
+        who = Identity("t", "s")
+        return await offered(asked(*texts), once=service.bind(who), memo=memos.bind(who), cache=CacheRules())
+
+    chosen, reads = list[list[str]](), list[int]()
+    for service in (OnceService(), OnceService()):
+        memos = Memos(store, ttl=60)
+        for count in (1, 2, 3):
+            store.reads = 0
+            chosen.append(await names(service, memos, *said[:count]))
+            reads.append(store.reads)
+        service.close()
+    assert reads == [1, 0, 0, 1, 1, 1]
+    assert chosen[:3] == chosen[3:]
+    assert "song_change" in chosen[2]
+
+
 def cost_of(requests: Sequence[ChatRequest]) -> float:
     """What a conversation costs, in input tokens."""
     total, before = 0.0, None

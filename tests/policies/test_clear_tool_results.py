@@ -85,6 +85,24 @@ async def test_below_the_mark_it_must_pay(rules: CacheRules, turns_ahead: int, e
     assert isinstance(await policy.apply(request, ctx), expected)
 
 
+async def test_a_quarter_of_the_requests_so_far_are_expected_and_no_more_than_the_setting_says() -> None:
+    async def batches(turns_ahead: int) -> list[int]:
+        found = []
+        for count in range(3, 24):
+            request = steps(count)
+            ctx = context(request, model=profile(20 * WINDOW, cache=CacheRules(read=0.5, write=1.0, ttl=300)))
+            decision = await ClearToolResults(turns_ahead=turns_ahead, stride=0.2).apply(request, ctx)
+            found.append(lines(decision.request) if isinstance(decision, Rewrite) else 0)
+        return found
+
+    many = await batches(100)
+    assert next(count for count, gone in enumerate(many, 3) if gone) == 8, (
+        "a batch is worth it that pays within two further requests"
+    )
+    assert not any(await batches(1))
+    assert len({*many}) > len({*(await batches(2))}), "with more requests ahead smaller batches pay, too"
+
+
 @pytest.mark.parametrize(("name", "expected"), [("look_up", Rewrite), ("recall", Keep)])
 async def test_what_the_model_recalled_stays(name: str, expected: type[Keep | Rewrite]) -> None:
     made = [calls(*message.call_ids, name=name) if message.called_tools else message for message in steps(14).messages]

@@ -85,8 +85,10 @@ class ParsedList(Generic[Item]):
         absent: set[bytes] | None = None,
     ) -> None:
         """Take the place of the list, those behind its items, and the counts of parts and calls up to each."""
-        self._text, self.start, self._ends = text, start, array("q", ends)
-        self.items, self._pieces = listed(items), array("q", pieces)
+        self._text, self.start, self.items = text, start, listed(items)
+        # an array is not copied: none is changed
+        self._ends = ends if isinstance(ends, array) else array("q", ends)
+        self._pieces = pieces if isinstance(pieces, array) else array("q", pieces)
         self.folds = Folds() if folds is None else folds
         self.absent: set[bytes] = set() if absent is None else absent
         """Bytes that the text was searched for in vain."""

@@ -20,6 +20,12 @@ BRIEF = 180
 LONG = 2000
 """Letters of both ends of a longer message."""
 
+GAP = "[...]"
+
+_CLAUSE = 100
+"""Letters of a sentence that has no parts."""
+_RULE = 40
+"""Characters without a word, such as the line below a table's header."""
 _ITEM = 64
 _PIECE = 240
 _TEXT = 48
@@ -39,6 +45,7 @@ _SENTENCE_END = re.compile(
     r"(?!(?:(?<=\b[^\W\d_]{2}\.)|(?<=\b[^\W\d_]{3}\.))\s+\d)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"
 )
 """The end of a sentence or line: `13.`, `J.`, `Dr.`, `tel. 7` end none."""
+_CLAUSE_END = re.compile(r"(?<=[,;:–—])\s+|(?<=[，、；：،؛])\s*")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
     r"^[ \t]*(?:export |public |private |static |async |pub |default )*(?:def|class|function|fn|func|interface|struct"
@@ -95,6 +102,8 @@ _MESSAGE = 1000
 """A text of more characters that begins with an error is a log, or about errors."""
 _MERE_QUESTION = re.compile(r"[^.,;:!?。，、；：！？؟،\n]+[?？؟]")
 _WORD = re.compile(r"[^\W_]+")
+_PART = re.compile(rf"\d+(?:[.,:/-]\d+)+|[{UNSPACED}]+|[^\W_{UNSPACED}]+")
+"""A number with what divides it, a word, or a row of characters of a script without spaces."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _LONGEST_WORD = 100
 """Characters of an address, about. What is longer is data, which may be parted."""
@@ -146,12 +155,12 @@ def read(message: Message) -> Reading:
         text = described(message).strip()
         text = ends(text, 2 * LONG)
         asks, is_list = _asks(text), _is_list(text)
-        return Reading(text, _words(text), asks, asks and _states(text), is_list, asks_nothing(message.text))
+        return Reading(text, words_of(text), asks, asks and _states(text), is_list, asks_nothing(message.text))
     if role == "assistant":
         calls = tuple(map(_call, message.get("tool_calls") or ()))
         text, asks = described(message), _asks(message.text)
         pieces = tuple(_weighed(_counted([*_pieces(text)]), asks_back=asks))
-        return Reading("", _words(text), asks, pieces=pieces, calls=calls)
+        return Reading("", words_of(text), asks, pieces=pieces, calls=calls)
     if role != "tool":
         return Reading()
     failure = _failure(message.text)
@@ -175,11 +184,44 @@ def _fits(text: str, most: int) -> bool:
 
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences and lines of a text, without what stands between them."""
+    for start, end in _spans(text):
+        yield text[start:end]
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     for end in _SENTENCE_END.finditer(text):
-        yield text[start : end.start() + (end[0][0] != "\n")]
+        yield start, end.start() + (end[0][0] != "\n")
         start = end.end()
-    yield text[start:]
+    yield start, len(text)
+
+
+def clauses(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of the sentences and lines of a text, and of the clauses of longer ones."""
+    for start, end in _spans(text):
+        if end - start > 1:
+            for clause in _CLAUSE_END.finditer(text, start, end) if size(text[start:end]) > _CLAUSE else ():
+                yield start, clause.start()
+                start = clause.end()
+            yield start, end
+
+
+def excerpt(text: str, most: int, weights: Mapping[str, float]) -> str:
+    """Return the clauses of a text that weigh most, in about so many letters, in their order around marks of gaps."""
+    chosen, room = list[tuple[int, int]](), most
+    for start, end in sorted(clauses(text), key=lambda place: -weights[text[slice(*place)]]):
+        needed = size(text[start:end]) + len(GAP)
+        if not chosen or (weights[text[start:end]] and needed <= room):
+            chosen.append((start, end))
+            room -= needed
+    shown, last = "", 0
+    for start, end in (*sorted(chosen), (len(text), len(text))):
+        between = text[last:start]
+        is_gap = len(between) > (len(GAP) + 2 if _WORD.search(between) else _RULE)
+        shown += f" {GAP} " if is_gap else between
+        shown += ends(text[start:end], most)
+        last = end
+    return shown.strip()
 
 
 def ends(text: str, most: int) -> str:
@@ -208,15 +250,15 @@ def clipped(text: str, most: int) -> str:
     return text[:chars] if not words or len(parted) > _LONGEST_WORD or _UNSPACED.search(parted) else words
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
     """Return the words of both ends of a text; of scripts without spaces, pairs of characters."""
-    words = _WORD.findall(_both_ends(text, " ").casefold())
+    words = _PART.findall(_both_ends(text, " ").casefold())
     if not _UNSPACED.search(text):
         return frozenset(words)
     return frozenset(
         part
         for word in words
-        for part in ((word[at : at + 2] for at in range(max(1, len(word) - 1))) if _UNSPACED.search(word) else (word,))
+        for part in ((word[at : at + 2] for at in range(max(1, len(word) - 1))) if _UNSPACED.match(word) else (word,))
     )
 
 

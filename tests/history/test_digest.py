@@ -563,3 +563,62 @@ def test_an_exchange_that_came_again_stands_once_where_room_is_short() -> None:
     ]
     shown = digest(*talk, *talk, *talk, room=700)
     assert shown.count("-> At most 1200px, and 300KB.") == 1
+
+
+def test_what_the_user_said_before_leaves_its_room_to_what_is_new() -> None:
+    terms = (
+        "delivery is at the back door between six and eight; empty boxes leave with the next van; no claims by phone"
+    )
+    orders = [f"Please file this.\nOrder {n}0{n}\nTerms: {terms}, {terms[::-1]}.\nBoxes: {n}" for n in range(1, 20)]
+    talk = exchange("Hello, here are the orders of the week.") + [each for order in orders for each in exchange(order)]
+    shown = "\n".join(digest(*talk, room=1500))
+    assert shown.count("empty boxes leave") == shown.count("Please file this.") == 1
+    assert shown.count("Boxes: ") > 12
+    again = digest(*talk, *exchange(orders[0]), room=4000)
+    assert any("empty boxes leave" in line for line in again), "the newest of equal messages"
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "kept"),
+    [
+        ("{0} In the end the hall told us that it is 38 pounds a head. {0}", "I see.", "it is 38 pounds a head."),
+        ("{0} Winnie must not climb any stairs at all. {0}", "No stairs for Winnie.", "Winnie must not climb any stairs at all."),
+        ("{1}，最后总算订到了九月28日的荷风阁，{1}。", "好的。", "最后总算订到了九月28日的荷风阁，"),
+    ],
+)  # fmt: skip
+def test_of_a_long_message_what_has_a_figure_or_is_taken_up_stands(said: str, answer: str, kept: str) -> None:
+    tale = "The kids went looking for shoes again, and I drove everybody to school in my old slippers, once more."
+    story = "，".join(["孩子们高兴得不得了", "邮递员卷着裤腿走路", "老板娘给大家倒热茶", "我上班也迟到了一会儿"])
+    talk = [*exchange("Hello, we go on."), *exchange(said.format(tale, story), answer)]
+    brief = next(line for line in lines(talk, list(map(read, talk)), (), None, 0) if line.place == 2)
+    assert kept in brief.text
+    assert brief.size < 250
+
+
+def test_the_opening_has_twice_the_room_of_other_long_messages() -> None:
+    rules = " ".join(
+        f"My {word} rule is that we never talk of it." for word in ("first", "second", "third", "fourth", "fifth")
+    )
+    talk = [*exchange(f"I am Orla. {rules}"), *exchange(f"I was Ann. {rules.replace('rule', 'law')}")]
+    forms = [line for line in lines(talk, list(map(read, talk)), (), None, 0) if not line.is_answer]
+    opening, second = (next(line.size for line in forms if line.place == place) for place in (0, 2))
+    assert opening > 1.5 * second
+
+
+def test_a_decision_tells_as_much_although_its_words_were_offered() -> None:
+    offer = "We could retry four or six times, in a table called payment retry, or change the plan and use a broker."
+    worth = []
+    for offered in (offer, "There is a lot that we may try, as far as I see."):
+        talk = [*exchange("Hello, we work on refunds."), *exchange("What could we do?", offered)]
+        talk += exchange("Change of plan: retry four times, not six, in the table payment retry.", "Fine.")
+        worth.append(next(line.worth for line in lines(talk, list(map(read, talk)), (), None, 0) if line.place == 4))
+    assert worth[0] > worth[1] / 2
+
+
+def test_an_answer_that_says_nothing_new_leaves_its_room_to_the_user() -> None:
+    talk = exchange("Hello, we look for locks.")
+    for word in ("pay", "ship", "refund", "audit", "mail", "export", "ledger"):
+        talk += [user(f"Now look in {word}."), calls(word, name="grep"), result("...", word)]
+        talk += [assistant(f"The function log_{word} is called without any lock.")]
+    shown = digest(*talk, room=330)
+    assert sum("Now look" in line for line in shown) == 7

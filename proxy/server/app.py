@@ -229,7 +229,7 @@ class App:
         services, models = self.services, Models()
         await asyncio.to_thread(import_module, "encodings.idna")  # the first host name that is resolved needs it
         await asyncio.get_running_loop().getaddrinfo("127.0.0.1", None)  # and the threads of the event loop
-        if any(getattr(each, "base_url", "").startswith("https:") for each in settings.upstreams.values()):
+        if any((getattr(each, "base_url", None) or "").startswith("https:") for each in settings.upstreams.values()):
             await asyncio.to_thread(tls)
         await asyncio.to_thread(models.encodings, settings.models)
         await asyncio.to_thread(models.resolve, "gpt-4o")  # the lists are read when the first model is found in them

@@ -74,6 +74,15 @@ async def test_without_a_chain_there_is_nothing_to_wait_for(lab: Lab, loading: L
     assert loading.asked == []
 
 
+async def test_it_can_count_when_it_is_ready_also_beside_a_provider_without_an_address(
+    lab: Lab, loading: Loading
+) -> None:
+    loading.go.set()
+    far = "upstreams: {far: {kind: foreign, provider: gemini}, main: {kind: openai, base_url: '{url}/v1'}}\n"
+    await until_ready(await lab.start(CONFIG + far, chain=STEPS))
+    assert loading.asked == ["cl100k_base"]
+
+
 async def test_any_start_has_run_each_chain_over_a_short_request(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[int]()
 

@@ -103,7 +103,6 @@ async def main() -> None:
                     bodies = [conversation(writer, count, options.tokens) for _ in range(options.conversations)]
                     await measure(base, process.pid, http, bodies, window)
     counting.close()
-    counting.close()
 
 
 if __name__ == "__main__":

@@ -372,8 +372,9 @@ class Preparation:
         if sends and not runs_tools:  # nothing may leave that the model could not read again
             chosen = chosen.without_tools
         profile = await self._profile(route, who, chosen, incoming)
-        tokens, once = services.tokens.bind(who, profile), services.once.bind(who)
         archive, memo = services.archives.bind(who, outage), services.memos.bind(who, outage)
+        once, counts = services.once.bind(who), services.memos.bind(who)  # without them nothing stays in the context
+        tokens = await services.tokens.bind_conversation(who, profile, counts, len(body.raw))
         corrections = services.corrections.bind(who, chosen.observers, outage) if chosen.observers else None
         may_guard = any(policy.is_guard for _, policy in chosen.steps)  # be it one that only observes
         secret = await memo.settle("placeholders", token_hex()) if may_guard else ""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool, listed
-from proxy.context import Identity, ModelProfile, TokenCount
+from proxy.context import Identity, Memo, ModelProfile, TokenCount
 from proxy.models.counting import REPLY_FRAME, Tally, count_tool
 from proxy.models.encodings import ALIASES, SHIPPED, Encoder, characters, load_encoder
 from proxy.models.families import Family, family
@@ -51,6 +51,22 @@ class TokenService:
         """Return a counter for a model. It costs microseconds: make one for each request, which so has one measure."""
         return BoundTokens(self, profile, who.tenant)
 
+    async def bind_conversation(self, who: Identity, profile: ModelProfile, memo: Memo, size: int) -> "BoundTokens":
+        """Return a counter with the correction that a conversation began with, on all replicas: no cut of it moves.
+
+        A newer one takes its place where prompts are much longer than that says, or where one was refused. `size` is
+        the body's, in bytes: below a quarter of the window nothing is cut, and the newest correction is as good.
+        """
+        bound = self.bind(who, profile)
+        newest, refused = bound.ratio, self.calibration.refusal(bound.key)
+        name = f"tokens/{profile.name}"
+        if size <= profile.window or (profile.exact and newest == 1.0):
+            return bound
+        settled = float(await memo.settle(name, str(newest)))
+        while newest != 1.0 and newest > settled * (1.0 if refused > settled else FAR):
+            settled = float(await memo.settle(f"{name}/{settled}", str(newest)))
+        return BoundTokens(self, profile, who.tenant, settled)
+
     async def warm(self, encodings: Iterable[str]) -> None:
         """Load vocabularies in the background. One that fails is logged, and counted by characters from then on."""
         loop = asyncio.get_running_loop()
@@ -86,7 +102,7 @@ class TokenService:
 class BoundTokens:
     """The counter of one model and tenant for one request: its correction is read once, sizes are kept by identity."""
 
-    def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
+    def __init__(self, service: TokenService, profile: ModelProfile, tenant: str, ratio: float | None = None) -> None:
         self._service = service
         self._profile = profile
         self._encoding = encoding = ALIASES.get(profile.encoding, profile.encoding)
@@ -95,8 +111,9 @@ class BoundTokens:
         if encoding not in SHIPPED or encoding == "chars" or profile.names_tokenizer:
             self._family = replace(self._family, digits=False, scripts=False)
         self._inline = INLINE_BYTES if encoding in SHIPPED else SLOW_INLINE_BYTES
-        self._key = (tenant, profile.name, encoding, profile.factor)
-        ratio = service.calibration.ratio(self._key)
+        self.key = (tenant, profile.name, encoding, profile.factor)
+        self.ratio = ratio = service.calibration.ratio(self.key) if ratio is None else ratio
+        """The correction; the newest unless the caller has one."""
         # until a refusal shows that the server is another than the one whose rules are published
         self._exact = profile.exact and ratio == 1.0
         self._scale = profile.factor * ratio
@@ -168,10 +185,10 @@ class BoundTokens:
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Learn from reported prompt tokens, but not for exact models, nor from images, sound or files."""
         if not self._exact and not request.form.any("media", _has_media):
-            self._service.calibration.observe(self._key, self._uncorrected(counted), reported)
+            self._service.calibration.observe(self.key, self._uncorrected(counted), reported)
 
     def refused(self, counted: TokenCount, least: int) -> None:
-        self._service.calibration.refused(self._key, self._uncorrected(counted), least)
+        self._service.calibration.refused(self.key, self._uncorrected(counted), least)
 
     def _uncorrected(self, counted: TokenCount) -> float:
         return counted.total * self._profile.factor / self._scale
@@ -196,7 +213,7 @@ class BoundTokens:
 
             size = sum(len(raws[index]) for index in new)
             inline = encoding in service.encoders and size <= self._inline
-            made = work() if inline else await service.run(self._key[0], size, work)
+            made = work() if inline else await service.run(self.key[0], size, work)
             for index, value in zip(new, made, strict=True):
                 values[index] = value
         return [value for value in values if value is not None]
@@ -268,6 +285,8 @@ STEP = 0.05
 """The correction is a multiple of this, and moves only when the mean is further away than this."""
 SHORT = 1.25
 """The ratio of reported to counted tokens from which a count is far too low."""
+FAR = 1.2
+"""A conversation keeps its correction while the newest one is at most so many times as high."""
 LIMIT = 4096
 
 
@@ -278,6 +297,7 @@ class _Learned:
     seen: int = 0
     since_move: int = 0
     ratio: float = 1.0
+    refused: float = 0.0
 
 
 class Calibration:
@@ -294,6 +314,11 @@ class Calibration:
     def ratio(self, key: tuple[object, ...]) -> float:
         learned = self._learned.get(key)
         return 1.0 if learned is None else learned.ratio
+
+    def refusal(self, key: tuple[object, ...]) -> float:
+        """Return the ratio that the last refusal taught; 0 if there was none."""
+        learned = self._learned.get(key)
+        return 0.0 if learned is None else learned.refused
 
     def observe(self, key: tuple[object, ...], counted: float, reported: int) -> None:
         """Learn from one request: its tokens as counted without correction, and as the provider reported them."""
@@ -317,9 +342,10 @@ class Calibration:
         ratio = min(HIGHEST, ceil(least / max(1, counted) / STEP) * STEP)
         with self._lock:
             learned = self._of(key)
+            learned.refused = round(ratio, 2)
             if ratio > learned.ratio:
                 learned.size = max(learned.size, counted)
-                learned.mean = learned.ratio = round(ratio, 2)
+                learned.mean = learned.ratio = learned.refused
                 learned.seen, learned.since_move = 1, 0
 
     def _of(self, key: tuple[object, ...]) -> _Learned:

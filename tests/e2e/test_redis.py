@@ -1,5 +1,6 @@
 """Two proxies on one Redis server behave as one, and go on without it: the default chain over sockets."""
 
+import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,10 +13,11 @@ from proxy.state import redis as redis_state
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, working
 from tests.e2e.served import served
-from tests.e2e.servers import until
+from tests.e2e.servers import Received, Upstream, say, until
 from tests.e2e.test_faults import is_shortened, stays_whole
 from tests.e2e.test_kills import conversation
 from tests.redis_process import RedisProcess
+from tests.scripted import answer
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +67,22 @@ async def test_a_conversation_that_alternates_is_forwarded_as_on_one(running: Re
             assert not await client.missing()
         with turn:
             assert await Client(client.base, lab.behind, lab.http, key="other").missing(client.named) == client.named
+
+
+async def test_what_one_has_learned_of_the_count_moves_no_cut_of_a_running_conversation(
+    running: RedisProcess, lab: Lab
+) -> None:
+    async def counting(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        await say(writer, received, answer("hi", used=(len(received.body) * 115 // 400, 1, 0)))
+
+    lab.behind.respond = counting
+    bases = await lab.two(on(running, lab.behind.url))
+    client = Client(bases[0], lab.behind, lab.http)
+    first = [await client.ask(chatting(turns)) for turns in (20, 40, 60)]
+    for place in range(12):
+        await client.ask([{"role": "user", "content": f"{place} " + "lorem ipsum " * 800}])
+    for client.base in bases:
+        assert [await client.ask(chatting(turns)) for turns in (20, 40, 60)] == first
 
 
 async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.context import Identity, ModelProfile, TokenCount
 from proxy.models import Models, PriceList
-from proxy.models.tokens import FRAMING, HIGHEST, INLINE_BYTES, LIMIT, PATIENCE, Calibration, TokenService
+from proxy.models.tokens import FRAMING, HIGHEST, INLINE_BYTES, LIMIT, PATIENCE, BoundTokens, Calibration, TokenService
 from proxy.testing import chat, message, profile, tool
 from tests.models.test_counting import ANYTHING, COOKBOOK, WEATHER, WEATHER_TALK, json_values
 
@@ -277,6 +277,7 @@ async def use(service: TokenService, model: ModelProfile, asked: ChatRequest, ra
 
 LONG = request([{"role": "user", "content": "x" * 5000}])
 GUESSED = profile(exact=False)
+MANY = 2**20
 
 
 async def test_a_request_is_measured_by_one_rule_however_long_it_takes(service: TokenService) -> None:
@@ -285,6 +286,60 @@ async def test_a_request_is_measured_by_one_rule_however_long_it_takes(service: 
     assert (await early.count(LONG)).total == 5010
     assert (await service.bind(Identity("t"), GUESSED).count(LONG)).total > 7000
     assert (await service.bind(Identity("other"), GUESSED).count(LONG)).total == 5010
+
+
+class Kept(dict[str, str]):
+    """The decisions of one conversation, as all replicas see them."""
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        return [self.get(key) for key in keys]
+
+    async def settle(self, key: str, value: str) -> str:
+        return self.setdefault(key, value)
+
+
+async def test_a_conversation_is_counted_as_it_began_whatever_is_learned_meanwhile_or_by_other_replicas(
+    service: TokenService, spy: Spy
+) -> None:
+    begun, replica = Kept(), TokenService(load=lambda name: spy)
+
+    async def total(memo: Kept, by: TokenService = service) -> int:
+        return (await (await by.bind_conversation(Identity("t"), GUESSED, memo, MANY)).count(LONG)).total
+
+    first = await total(begun)
+    await use(service, GUESSED, LONG, 1.15, 20)
+    assert await total(begun) == first == await total(begun, replica)
+    later = Kept()
+    assert await total(later) > first, "a conversation that begins now has what was learned"
+    assert await total(later, replica) == await total(later), "as has a process that has learned nothing"
+    replica.close()
+
+
+async def test_a_conversation_takes_a_correction_that_is_much_higher_or_that_a_refusal_taught(
+    service: TokenService,
+) -> None:
+    async def bound(memo: Kept) -> BoundTokens:
+        return await service.bind_conversation(Identity("t"), GUESSED, memo, MANY)
+
+    begun, other = Kept(), Kept()
+    first = await bound(begun)
+    await bound(other)
+    count = await first.count(LONG)
+    first.refused(count, round(count.total * 1.1))
+    assert (await bound(begun)).ratio == 1.1
+    await use(service, GUESSED, LONG, 1.6, 40)
+    assert (await bound(begun)).ratio == pytest.approx(1.6, abs=0.1)
+    assert (await bound(other)).ratio == (await bound(begun)).ratio
+
+
+async def test_a_refusal_counts_though_what_was_learned_says_as_much(service: TokenService) -> None:
+    begun = Kept()
+    first = await service.bind_conversation(Identity("t"), GUESSED, begun, MANY)
+    count = await first.count(LONG)
+    await use(service, GUESSED, LONG, 1.15, 20)
+    assert (await service.bind_conversation(Identity("t"), GUESSED, begun, MANY)).ratio == 1.0
+    first.refused(count, round(count.total * 1.12))
+    assert (await service.bind_conversation(Identity("t"), GUESSED, begun, MANY)).ratio == 1.15
 
 
 @pytest.mark.parametrize(("model", "asked"), [

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from proxy.chat import Message
 from proxy.chat.provenance import origin
 from proxy.chat.texts import Text, texts_of, with_text
-from proxy.compaction.form import as_file, plain, rows
+from proxy.compaction.form import as_file, plain, rows, weight
 from proxy.compaction.pieces import gap
 from proxy.history.cuts import ResultLines
 from proxy.text import counted
@@ -22,8 +22,8 @@ from proxy.text import counted
 _FEWEST = 2
 _LONG = 300
 """A run of fewer lines and fewer characters is shown again."""
-_WORTH = 1.2
-"""A run that has less than so many times the characters of its note is shown again, too."""
+_WORTH = 1.6
+"""A run that has less than so many times the tokens of its note, about, is shown again, too: no request may grow."""
 BESIDE = 3
 """Lines that are shown beside what changed in a file."""
 _BLOCK = 64
@@ -40,6 +40,8 @@ _EMPTY = 1
 _SAME = " as above; "
 _REFERENCE = re.compile(rf"\[… (\d{{1,7}}) lines?{_SAME}")
 _BRACKETS = re.compile(r"[\[\]]+")
+_REPEATED = re.compile(r"(\W)\1+")
+"""A sign that is repeated, such as a rule or white space: a few tokens, however long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ def with_references(text: str, earlier: ShownTexts | Iterable[Shown], beside: in
     end = 0
     for run in _runs(own, earlier, lines, beside):
         note = _note(lines, own, run, earlier[run.text])
-        if _size(lines, run.start, run.end) < _WORTH * len(note):
+        if weight(_REPEATED.sub(r"\1", "\n".join(lines[run.start : run.end]))) < _WORTH * weight(note):
             continue
         pieces += [*lines[end : run.start], note]
         used.add(run.text)

@@ -1,6 +1,7 @@
 """What an earlier text shows need not be said again; the note that stands there can be followed."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 from proxy.chat import Message
 from proxy.compaction import references
 from proxy.compaction.references import Referred, Shown, ShownTexts, is_referring, shown, with_references, with_standing
+from proxy.models.encodings import load_encoder
 from tests.talk import calls, result
 
+ROOT = Path(__file__).parents[2]
 LINES = [f"def step_{n}(total): return total + {n}" for n in range(60)]
 NOTE = re.compile(r"\[… (\d+) lines? as above; (?:(\d+)-(\d+)(?:, there (\d+)-(\d+))?, )?from (.*?)(?: to (.*))?\]")
 
@@ -40,6 +43,15 @@ def test_what_is_beside_a_change_is_shown_and_a_long_line_not_twice() -> None:
     assert made.text.split("\n")[1:-1] == [*LINES[27:30], "changed", *LINES[31:34]]
     line = " ".join(LINES)
     assert with_references(line, known(line)).text == "[… 1 line as above; from def step_0(total): retur…]"
+
+
+def test_no_note_has_more_tokens_than_its_lines() -> None:
+    encode, pages = load_encoder("o200k_base"), sorted(ROOT.glob("docs/**/*.md"))
+    lines = [line for page in pages for line in page.read_text().split("\n")]
+    texts = ["\n".join(lines[at : at + 2 + at % 3]) for at in range(0, len(lines) - 4, 2)]
+    notes = [(text, made.text) for text in texts if (made := with_references(text, known(text))).used]
+    assert len(notes) > 300
+    assert not [(text, note) for text, note in notes if encode(note) > encode(text)]
 
 
 @pytest.mark.parametrize("blank", ["", " ", "7:"])

@@ -4,7 +4,7 @@ Newer models bind reasoning to the tools and messages it was made under: after a
 the request, or drops the reasoning. So such a conversation has a beginning that is held: what the chain made of the
 request in front of the first signed answer. Behind it, messages are edited when they are first sent and never again.
 Where a new user message finds the window full, a new beginning is made: all earlier reasoning leaves, and the chain
-works on the whole conversation as on any other. In an open tool loop that never happens.
+works on the whole conversation as on any other. An open tool loop keeps its reasoning as long as it fits at all.
 
 What was sent in front of a signed answer is stored as soon as the answer shows its signature (`SignedAnswer`), and
 looked up (`Settled`). Where it is not known any more, the chain runs on the beginning as it did then: the same sizes
@@ -174,17 +174,22 @@ class _Conversation:
         """Return what is sent of the messages up to a place, behind a beginning that ends at `end`.
 
         A new beginning is made with a user message that finds the window full, if much becomes free by it, or if little
-        is left; and where a guard takes something out of what was sent before.
+        is left; in a tool loop that does not fit, as behind a change to a smaller model; and where a guard takes
+        something out of what was sent before.
         """
         outcome = await self._behind(prefix, end, place)
         if outcome.rejected is None and not _begins(outcome.request, prefix, len(prefix.messages)):
             return replace(await self._begun(place), before=outcome.before)
         is_asked, room = self._sent.messages[place - 1].get("role") == "user", self._room()
-        if room is None or outcome.after is None or outcome.after.total <= room.high or not is_asked:
+        if room is None or outcome.after is None or outcome.after.total <= room.high:
+            return outcome
+        before = outcome.after.total
+        is_refused = outcome.rejected is not None or before > self._ctx.model.usable(self._sent)
+        if not (is_asked or is_refused):
             return outcome
         whole = await self._begun(place)
-        after, before = 0 if whole.after is None else whole.after.total, outcome.after.total
-        is_better = before > room.critical or after < before * _WORTH
+        after = 0 if whole.after is None else whole.after.total
+        is_better = is_refused or before > room.critical or after < before * _WORTH
         return replace(whole, before=outcome.before) if is_better else outcome
 
     async def _behind(self, prefix: ChatRequest, end: int, place: int) -> Outcome:

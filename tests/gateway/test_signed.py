@@ -64,7 +64,9 @@ async def test_hidden_reasoning_counts_as_the_shown(last: dict[str, object], tim
 
 CONFIG = """
 upstreams: {strict: {kind: openai, base_url: "http://127.0.0.1:9/v1"}}
-models: [{match: m, upstream: strict, window: 3000, reserve: 0, tokenizer: chars}]
+models:
+  - {match: m, upstream: strict, window: 3000, reserve: 0, tokenizer: chars}
+  - {match: small, upstream: strict, window: 600, reserve: 0, tokenizer: chars}
 chains:
   default: [consolidate_system: {}, compact_tool_results: {}, offload_content: {}, compress_history: {}, pin_context: {},
             offer_recall: {}, reject_oversize: {share: 0.95}]
@@ -118,6 +120,32 @@ async def test_no_conversation_loses_its_reasoning(
                 await client.asks(one, reply, chain="other" if draw == 2 else None, headers=headers)
             else:
                 await client.asks(other if draw % 2 else one, reply)
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+async def test_an_open_tool_loop_fits_a_smaller_model_without_its_reasoning(wire: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    talk: list[dict[str, Any]] = [{"role": "user", "content": "Read all."}]
+    tools = [TOOL] if wire == "chat" else [{"type": "function", **TOOL["function"]}]
+    fields: dict[str, Any] = {"model": "m", "tools": tools, "messages" if wire == "chat" else "input": talk}
+    async with open_player(load(tmp_path / "config.yaml", {}).settings) as player:
+        for call in map("c{}".format, range(8)):
+            played = await player.play(json.dumps(fields).encode(), conversation="one")
+            asked = {"id": call, "type": "function", "function": {"name": TOOL["function"]["name"], "arguments": "{}"}}
+            said = Message({"role": "assistant", "content": None, "tool_calls": [asked], "thinking_blocks": THOUGHT})
+            await player.commit(played, said)
+            result = "".join(f"Line {line} of {call}.\n" for line in range(30))
+            if wire == "chat":
+                talk += [json.loads(said.raw), {"role": "tool", "tool_call_id": call, "content": result}]
+            else:
+                talk.append({"type": "reasoning", "id": f"rs_{call}", "summary": [], "encrypted_content": "c2ln"})
+                talk.append({"type": "function_call", "call_id": call, **asked["function"]})
+                talk.append({"type": "function_call_output", "call_id": call, "output": result})
+        assert (played.body or b"").count(b'"signature"' if wire == "chat" else b'"encrypted_content"') == 7
+        moved = await player.play(json.dumps({**fields, "model": "small"}).encode(), conversation="one")
+    assert moved.body is not None
+    assert b"Line 29 of c7" in moved.body
+    assert not any(sign in moved.body for sign in (b'"signature"', b'"encrypted_content"'))
 
 
 @pytest.mark.parametrize("is_signed", [True, False])

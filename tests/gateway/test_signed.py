@@ -126,12 +126,17 @@ async def test_no_conversation_loses_its_reasoning(
 async def test_an_open_tool_loop_fits_a_smaller_model_without_its_reasoning(wire: str, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     talk: list[dict[str, Any]] = [{"role": "user", "content": "Read all."}]
-    tools = [TOOL] if wire == "chat" else [{"type": "function", **TOOL["function"]}]
-    fields: dict[str, Any] = {"model": "m", "tools": tools, "messages" if wire == "chat" else "input": talk}
+    fields: dict[str, Any] = {"model": "m", "tools": [TOOL], "messages": talk}
+    if wire == "responses":
+        fields = {"model": "m", "tools": [{"type": "function", **TOOL["function"]}], "input": talk}
     async with open_player(load(tmp_path / "config.yaml", {}).settings) as player:
         for call in map("c{}".format, range(8)):
             played = await player.play(json.dumps(fields).encode(), conversation="one")
-            asked = {"id": call, "type": "function", "function": {"name": TOOL["function"]["name"], "arguments": "{}"}}
+            asked: dict[str, Any] = {
+                "id": call,
+                "type": "function",
+                "function": {"name": TOOL["function"]["name"], "arguments": "{}"},
+            }
             said = Message({"role": "assistant", "content": None, "tool_calls": [asked], "thinking_blocks": THOUGHT})
             await player.commit(played, said)
             result = "".join(f"Line {line} of {call}.\n" for line in range(30))

@@ -360,7 +360,8 @@ def decoded(raw: bytes, coding: str, most: int) -> bytes | None:
             frame = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else _zstd()
             part = frame.decompress(rest, most + 1 - size)
             parts.append(part)
-            size, rest = size + len(part), frame.unused_data
+            # some writers of gzip fill up a block with zeros
+            size, rest = size + len(part), frame.unused_data.lstrip(b"\0" if coding == "gzip" else b"")
             if size > most:
                 return None
             if not frame.eof:

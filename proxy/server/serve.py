@@ -165,6 +165,8 @@ class _Cycle(RequestResponseCycle):
                 return
             self.response_started = False
             await super().send(start)
+            if self.more_body and not self.keep_alive:  # the answer ends the connection before the request is over
+                self.transport = _Lingering(self.transport)  # type: ignore[assignment]
         await super().send(message)
 
     def _write(self, start: Any, message: Any) -> bool:
@@ -187,8 +189,20 @@ class _Cycle(RequestResponseCycle):
         return True
 
 
+class _Lingering:
+    """A transport that is closed only when the client has had time to read its answer."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.write = transport.write
+        self.close = transport.get_protocol().linger  # type: ignore[attr-defined]
+
+
 _SPECIAL = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 """Headers that say where an answer ends."""
+
+
+_LINGER = 2.0
+"""Seconds for which a refused request is still read."""
 
 
 class Connection(HttpToolsProtocol):
@@ -307,7 +321,18 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if was_last and self._refusal and not self.transport.is_closing():
             self.transport.write(self._refusal)
-            self.transport.close()
+            self.linger()
+
+    def linger(self) -> None:
+        """Send no more, drop what the client still sends, and close after a while; at once, its answer would be lost.
+
+        A connection that is closed with unread bytes is reset, and the client's system drops what it has not read.
+        """
+        self._refused = True
+        self._await("none")
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self._reading = self.loop.call_later(_LINGER, self.transport.close)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -359,7 +384,7 @@ class Connection(HttpToolsProtocol):
         self._refusal = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{head}\r\n".encode() + body
         if not waits:
             self.transport.write(self._refusal)
-            self.transport.close()
+            self.linger()
 
     def _stop_writing_timer(self) -> None:
         if self._writing is not None:

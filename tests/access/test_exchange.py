@@ -107,6 +107,11 @@ async def test_a_compressed_body_is_decoded_within_the_bound_of_bodies(encoding:
         assert (error.status, error.code) == (400, "invalid_content_encoding")
 
 
+async def test_zeros_behind_the_end_of_gzip_are_ignored() -> None:
+    padded = gzip.compress(b"x") + bytes(300) + gzip.compress(b"y") + bytes(9)
+    assert await exchange(padded, [(b"content-encoding", b"gzip")]).read() == b"xy"
+
+
 def exchange(body: bytes, headers: list[tuple[bytes, bytes]], intake: Intake | None = None) -> Exchange:
     server = Server(part(body), headers=headers)
     return Exchange({"type": "http", "headers": headers}, server._receive, server._send, intake, largest=2000)

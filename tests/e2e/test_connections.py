@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -176,6 +178,27 @@ async def test_a_refused_request_takes_no_answer_from_those_before(
     assert [told for told, *_ in got] == [200, 200, 200, status]
     assert b"\r\nconnection: close\r\n" in got[-1][1]
     assert len(behind.received) == 3
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nx: ", 431, id="a large head"),
+        pytest.param(LINE + b"content-encoding: br\r\ncontent-length: 9000000\r\n\r\n", 415, id="an unknown coding"),
+        pytest.param(LINE + b"content-length: 900000000000\r\n\r\n", 413, id="a large body"),
+    ],
+)
+async def test_a_refusal_reaches_a_client_that_still_sends(running: Served, head: bytes, status: int) -> None:
+    """As blocking clients do: they read when all is sent, or when sending fails. A reset takes the answer with it."""
+
+    def ask() -> bytes:
+        with socket.create_connection(("127.0.0.1", int(running.base.rpartition(":")[2])), timeout=60) as connection:
+            connection.sendall(head)
+            for _ in range(80):
+                connection.sendall(b"y" * 100_000)
+            return b"".join(iter(partial(connection.recv, 65536), b""))
+
+    assert (await asyncio.to_thread(ask)).startswith(b"HTTP/1.1 %d " % status)
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -8,7 +8,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
 from time import perf_counter
@@ -327,6 +327,9 @@ def _too_large(limit: int) -> BadRequest:
 ENCODINGS = ("gzip", "zstd")
 """The content codings that are decoded: those in which clients send requests."""
 
+_PIECE = 2**16
+_FRAMES = 10_000
+"""More frames than a body of the largest size has from writers that make one for each block."""
 _LARGEST_WINDOW = 23
 """The binary logarithm of the largest window of zstd: 8 MiB, as RFC 9659 has it for HTTP."""
 
@@ -353,22 +356,35 @@ def decoded(raw: bytes, coding: str, most: int) -> bytes | None:
 
     Raise `BadRequest` if the body is damaged or incomplete.
     """
-    parts: list[bytes] = []
-    size, rest = 0, raw
     try:
-        while rest or not parts:
-            frame = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else _zstd()
-            part = frame.decompress(rest, most + 1 - size)
-            parts.append(part)
-            # some writers of gzip fill up a block with zeros
-            size, rest = size + len(part), frame.unused_data.lstrip(b"\0" if coding == "gzip" else b"")
-            if size > most:
-                return None
-            if not frame.eof:
-                raise EOFError
+        parts = [*_parts(raw, coding, most + 1)]
     except Exception:  # each library has errors of its own
         raise BadRequest(f"the body is not valid {coding}", code="invalid_content_encoding") from None
-    return b"".join(parts)
+    return None if sum(map(len, parts)) > most else b"".join(parts)
+
+
+def _parts(raw: bytes, coding: str, room: int) -> Iterator[bytes]:
+    """Yield the decoded parts of a body, piece by piece: behind each frame, all that was given is copied.
+
+    Raise an exception if it is damaged or incomplete, or has very many frames. Stop behind `room` bytes.
+    """
+    frame, frames = _frame(coding), 1
+    padding = b"\0" if coding == "gzip" else b""  # some writers fill up a block with zeros
+    for start in range(0, len(raw), _PIECE):
+        rest = raw[start : start + _PIECE]
+        while room and frames <= _FRAMES and (rest := rest.lstrip(padding) if frame.eof else rest):
+            if frame.eof:
+                frame, frames = _frame(coding), frames + 1
+            part = frame.decompress(rest, room)
+            room -= len(part)
+            rest = frame.unused_data
+            yield part
+    if frames > _FRAMES or (room and not frame.eof):
+        raise EOFError
+
+
+def _frame(coding: str) -> Any:
+    return zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else _zstd()
 
 
 def _zstd() -> Any:

@@ -9,7 +9,7 @@ import pytest
 from backports import zstd
 from starlette.types import Message
 
-from proxy.access.exchange import LEAST, ClientGone, Exchange, Intake
+from proxy.access.exchange import LEAST, ClientGone, Exchange, Intake, decoded
 from proxy.chat.errors import BadRequest, Overloaded
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd.compress}
@@ -105,6 +105,18 @@ async def test_a_compressed_body_is_decoded_within_the_bound_of_bodies(encoding:
     for damaged in (compress(b"x" * 2000)[:-3], compress(b"x" * 2000) + b"y", b"x"):
         error = await refusal(exchange(damaged, headers))
         assert (error.status, error.code) == (400, "invalid_content_encoding")
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_a_body_may_have_many_frames_but_not_without_end(coding: str) -> None:
+    compress = COMPRESS[coding]
+    blocks = [f"{n} {'x' * (n * 97 % 3000)}".encode() for n in range(400)]
+    raw = b"".join(map(compress, blocks))
+    assert len(raw) > 2**12
+    assert decoded(raw, coding, 2**20) == b"".join(blocks)
+    assert decoded(raw, coding, len(b"".join(blocks)) - 1) is None
+    with pytest.raises(BadRequest):
+        decoded(compress(b"") * 50_000, coding, 2**20)
 
 
 async def test_zeros_behind_the_end_of_gzip_are_ignored() -> None:

@@ -22,8 +22,6 @@ LONG = 2000
 
 GAP = "[...]"
 
-_CLAUSE = 100
-"""Letters of a sentence that has no parts."""
 _RULE = 40
 """Characters without a word, such as the line below a table's header."""
 _ITEM = 64
@@ -200,7 +198,7 @@ def clauses(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of the sentences and lines of a text, and of the clauses of longer ones."""
     for start, end in _spans(text):
         if end - start > 1:
-            for clause in _CLAUSE_END.finditer(text, start, end) if size(text[start:end]) > _CLAUSE else ():
+            for clause in _CLAUSE_END.finditer(text, start, end) if size(text[start:end]) > BRIEF else ():
                 yield start, clause.start()
                 start = clause.end()
             yield start, end

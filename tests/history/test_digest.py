@@ -295,6 +295,21 @@ def test_gap_is_marked_and_an_answer_brings_its_question_or_the_number_of_its_tu
             assert shown[at - 1].split(":")[0].isdigit()
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "You may sign the lease for 4,200 euros a month, and pay the deposit at once, but only after the roof is repaired.",
+        "Bestätige die Bestellung von 350 Stück zu 18,90 Euro, allerdings nur, wenn er die Lieferung bis zum 14. zusagt.",
+        "第二批货款四十二万元可以付给宏达公司，但是必须等李工签字确认之后，而且不能早于五月三日。",
+    ],
+)
+def test_condition_stands_with_what_it_is_for(rule: str) -> None:
+    rest = "The team likes the place. Parking is rather far away from there. The weather was fine, so we had a walk."
+    rest += " We saw two storks above the river, and a boat went by with music. The way back was hard to find at night."
+    talk = [*exchange("Help me with the move."), *exchange(f"We met. {rule} {rest} It got late.", "Noted.")]
+    assert any(rule in line and "[...]" in line for line in digest(*talk, room=300)), digest(*talk, room=300)
+
+
 def test_code_lists_and_attachments_are_named() -> None:
     code = "Here:\n```python\ndef parse_rows(text):\n    return text\n```\nIt is short."
     picture = {"type": "image_url", "image_url": {"url": "https://x.example/a/wall.png?size=2"}}
@@ -620,5 +635,5 @@ def test_an_answer_that_says_nothing_new_leaves_its_room_to_the_user() -> None:
     for word in ("pay", "ship", "refund", "audit", "mail", "export", "ledger"):
         talk += [user(f"Now look in {word}."), calls(word, name="grep"), result("...", word)]
         talk += [assistant(f"The function log_{word} is called without any lock.")]
-    shown = digest(*talk, room=330)
+    shown = digest(*talk, room=300)
     assert sum("Now look" in line for line in shown) == 7

@@ -90,8 +90,6 @@ class Archives:
         try:
             packed, *claimed = await self.store.get_all(keys, ttl=self.ttl)
             if packed is None or None in claimed:
-                packed = await self._fetch_of_session(handle, contents, *claims)
-            if packed is None:
                 return None
             return await asyncio.to_thread(_unpacked, packed, handle, self.largest)
         except StoreError as error:
@@ -100,16 +98,9 @@ class Archives:
                 raise
             return None
 
-    async def _fetch_of_session(self, handle: str, contents: str, claims: str = "") -> bytes | None:
-        """Return content as earlier versions stored it: under a session, which a key of the tenant's named."""
-        if not claims:
-            named = await self.store.get(f"handle/{contents.removeprefix('archive/')}{handle}") or b"-"
-            return await self.store.get(f"{contents}{named.decode(errors='replace')}/{handle}", ttl=self.ttl)
-        return await self.store.get(_of_session(claims) + handle, ttl=self.ttl)
-
     async def forget(self, tenant: str) -> int:
         deleted = 0
-        for prefix in (_contents(tenant), f"claim/{_owner(tenant)}", f"handle/{_owner(tenant)}"):
+        for prefix in (_contents(tenant), f"claim/{_owner(tenant)}"):
             while keys := await self.store.keys(prefix):
                 await self.store.delete(keys)
                 deleted += len(keys) if prefix == _contents(tenant) else 0
@@ -184,9 +175,6 @@ class BoundArchive:
         try:
             if rest := [each for each in known if each not in fresh]:
                 used = await self._use(rest)
-            if rest := [_of_session(self._claims) + each for each in rest if each not in used]:
-                earlier = await self._archives.store.touch(rest, ttl=self._archives.ttl)
-                used |= {key.rpartition("/")[2] for key in earlier}
         except StoreError as error:
             self._archives.warn("touch", error)
             self.failed = self._outage.begun = True
@@ -243,11 +231,6 @@ def _owner(tenant: str) -> str:
 
 def _contents(tenant: str) -> str:
     return f"archive/{_owner(tenant)}"
-
-
-def _of_session(claims: str) -> str:
-    """Return the prefix under which earlier versions stored a session's contents."""
-    return claims.replace("claim/", "archive/", 1)
 
 
 def _part(session: str) -> str:

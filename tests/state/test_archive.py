@@ -221,24 +221,6 @@ async def test_a_lost_claim_loses_no_content_and_comes_back_with_it(
     assert await archive.fetch(handle) == "content"
 
 
-async def test_content_that_an_earlier_version_stored_by_session_is_found(archives: Archives, store: Recording) -> None:
-    handle = await kept(archives.bind(MINE), "content")
-    (content,), (claim,) = await store.keys("archive/"), await store.keys("claim/")
-    session = claim.split("/")[2]
-    await store.put(f"archive/a/{session}/{handle}", await store.get(content) or b"", ttl=1000)
-    await store.put(f"handle/a/{handle}", session.encode(), ttl=1000)
-    await store.delete((content, claim))
-    archives.forget_seen("a")
-    assert await archives.find("a", handle) == await archives.bind(MINE).fetch(handle) == "content"
-    assert await archives.bind(MINE).touch([handle]) == {handle}
-    for other in (NEXT, Identity("b", MINE.session)):
-        assert await archives.bind(other).fetch(handle) is None
-        assert await archives.bind(other).touch([handle]) == frozenset()
-    assert await archives.find("b", handle) is None
-    assert await archives.forget("a") == 1
-    assert await store.keys("") == ()
-
-
 async def test_a_content_that_cannot_be_read_now_is_not_lost(archives: Archives, store: Recording) -> None:
     handle = await kept(archives.bind(MINE), "content")
     store.broken = "unreachable"

@@ -4,7 +4,8 @@ Newer models bind reasoning to the tools and messages it was made under: after a
 the request, or drops the reasoning. So such a conversation has a beginning that is held: what the chain made of the
 request in front of the first signed answer. Behind it, messages are edited when they are first sent and never again.
 Where a new user message finds the window full, a new beginning is made: all earlier reasoning leaves, and the chain
-works on the whole conversation as on any other. An open tool loop keeps its reasoning as long as it fits at all.
+works on the whole conversation as on any other. In an open tool loop that happens only behind a change to a smaller
+model, which could not have made the reasoning.
 
 What was sent in front of a signed answer is stored as soon as the answer shows its signature (`SignedAnswer`), and
 looked up (`Settled`). Where it is not known any more, the chain runs on the beginning as it did then: the same sizes
@@ -137,20 +138,28 @@ class _Conversation:
         said = enumerate(self._sent.messages)
         answers = [place for place, each in said if place >= signed[0] and each.get("role") == "assistant"]
         prefix, end = await self._prefix(answers, signed)
+        refused = 0
         for place in answers:  # what the requests behind it were, as if each came now
             if place > end and current_work().used() < self._ctx.conditions.deadline:
                 earlier = await self._sent_up_to(place, prefix, end)
+                refused += earlier.rejected is not None
                 if earlier.rejected is None:
                     prefix, end = earlier.request, place
                     self._settled.remember(self._sent.with_messages(self._sent.messages[:end]), prefix)
         whole, offered = len(self._sent.messages), listed(prefix.tools).names
         if offered.issuperset(chosen_tools(self._sent.rest.get("tool_choice"))):
             outcome = await self._sent_up_to(whole, prefix, end)
+            # what does not fit up to an earlier answer was sent to another model
+            if outcome.rejected is not None and (refused or not await self._fits(prefix)):
+                outcome = replace(await self._begun(whole), before=outcome.before)
         else:  # what must be called now was left out when the reasoning was made
             outcome = await self._begun(whole)
         # the steps have seen the beginning as a guard had left it
         restores = {**guarded.restores, **outcome.restores}
         return with_fields(outcome, incoming=self._ctx.incoming, restores=restores)
+
+    async def _fits(self, request: ChatRequest) -> bool:
+        return (await self._ctx.tokens.count(request)).total <= self._ctx.model.usable(self._sent)
 
     async def _prefix(self, answers: Sequence[int], signed: Sequence[int]) -> tuple[ChatRequest, int]:
         """Return the beginning as it was sent, and its end; worked out again where that is not known any more."""
@@ -174,22 +183,17 @@ class _Conversation:
         """Return what is sent of the messages up to a place, behind a beginning that ends at `end`.
 
         A new beginning is made with a user message that finds the window full, if much becomes free by it, or if little
-        is left; in a tool loop that does not fit, as behind a change to a smaller model; and where a guard takes
-        something out of what was sent before.
+        is left; and where a guard takes something out of what was sent before.
         """
         outcome = await self._behind(prefix, end, place)
         if outcome.rejected is None and not _begins(outcome.request, prefix, len(prefix.messages)):
             return replace(await self._begun(place), before=outcome.before)
         is_asked, room = self._sent.messages[place - 1].get("role") == "user", self._room()
-        if room is None or outcome.after is None or outcome.after.total <= room.high:
-            return outcome
-        before = outcome.after.total
-        is_refused = outcome.rejected is not None or before > self._ctx.model.usable(self._sent)
-        if not (is_asked or is_refused):
+        if room is None or outcome.after is None or outcome.after.total <= room.high or not is_asked:
             return outcome
         whole = await self._begun(place)
-        after = 0 if whole.after is None else whole.after.total
-        is_better = is_refused or before > room.critical or after < before * _WORTH
+        after, before = 0 if whole.after is None else whole.after.total, outcome.after.total
+        is_better = before > room.critical or after < before * _WORTH
         return replace(whole, before=outcome.before) if is_better else outcome
 
     async def _behind(self, prefix: ChatRequest, end: int, place: int) -> Outcome:

@@ -8,6 +8,7 @@ from urllib.parse import unquote_plus
 
 from msgspec import Struct
 
+from proxy.chat import with_fields
 from proxy.chat.errors import BadRequest, NotFound, Unauthorized, UpstreamFailed
 from proxy.config.keys_file import hash_of
 from proxy.config.settings import PLAIN_PATH, AuthSettings, KeysAuth, KeySettings
@@ -84,7 +85,7 @@ class Caller(Struct, frozen=True):
         hidden = OF_ACCOUNT if self.key is not None else ()
         headers = [pair for pair in reply.headers if pair[0] not in own and not pair[0].startswith(hidden)]
         # the same `facts`, which a stream fills until its end
-        return Reply(reply.status, headers, reply.body, reply.chunks, reply.facts)
+        return reply if len(headers) == len(reply.headers) else with_fields(reply, headers=headers)
 
 
 class Callers:

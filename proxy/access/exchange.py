@@ -7,7 +7,6 @@ import asyncio
 import re
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
@@ -57,7 +56,7 @@ class Intake:
         """Set the bounds; `refused` is called with the reason of each refusal."""
         self._refused = refused
         self.bound(most, most_of_one, most_together)
-        self._by_address: Counter[str] = Counter()
+        self._by_address: dict[str, int] = {}
         self.incomplete = 0
         self.complete = 0
         """Bytes of the complete bodies of requests under way."""
@@ -77,7 +76,7 @@ class Intake:
 
     def take(self, address: str, size: int, expected: int = 0) -> int:
         """Count bytes of an incomplete body until `give_back`. Raise `Overloaded` if it does not fit as `expected`."""
-        more, of_one = max(size, expected), self._by_address[address]
+        more, of_one = max(size, expected), self._by_address.get(address, 0)
         is_over = self.incomplete + more > self._most or of_one + more > self._most_of_one
         if is_over or self.incomplete + self.complete + more > self._most_together:
             raise self._overloaded()
@@ -87,9 +86,8 @@ class Intake:
 
     def give_back(self, address: str, size: int) -> None:
         self.incomplete -= size
-        self._by_address[address] -= size
-        if not self._by_address[address]:
-            del self._by_address[address]
+        if left := self._by_address.pop(address, 0) - size:
+            self._by_address[address] = left
 
     def _overloaded(self) -> Overloaded:
         self._refused("bodies")
@@ -295,8 +293,9 @@ def is_gone(error: Exception) -> bool:
 
 
 def _headers(sent: Headers) -> dict[str, str]:
-    with suppress(UnicodeDecodeError):
-        headers = {name.decode(): value.decode() for name, value in sent}
+    with suppress(ValueError):  # some are not valid UTF-8, or there are none
+        names, values = zip(*sent, strict=True)
+        headers = dict(zip(map(bytes.decode, names), map(bytes.decode, values), strict=True))
         if len(headers) == len(sent):
             return headers
     values: dict[bytes, list[bytes]] = {}

@@ -67,14 +67,13 @@ class Gate:
             message = f"Rate limit reached for requests at the same time: limit {most:,}."
             raise RateLimited(message, kind="requests", headers=_SOON)
         self._slots[ALL] += 1
-        self._slots[account] += 1
+        self._slots[account] = self._slots.get(account, 0) + 1
         return account
 
     def _free_slot(self, account: str) -> None:
         self._slots[ALL] -= 1
-        self._slots[account] -= 1
-        if not self._slots[account]:
-            del self._slots[account]
+        if left := self._slots.pop(account) - 1:
+            self._slots[account] = left
 
 
 def _tokens(auth: AuthSettings) -> "TokenVerifier | None":

@@ -89,7 +89,7 @@ class Attempts:
         self._routes, self._first, self._http = routes, first, http
         self._route, self._body = first, body
         self._remaining: deque[str] = deque()
-        self._tried = set[tuple[str, str]]()
+        self._tried: set[tuple[str, str]] = set()
         self._next: Route | None = first
         self._refusals: dict[tuple[str, str], tuple[bytes, PenstockError]] = {}
         """By model the body that it found too long, and how it said so."""

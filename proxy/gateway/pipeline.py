@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -146,10 +145,13 @@ class Pipeline:
         """Return the answer to a call: of the upstream, or of the dialogue that it has with the internal tools."""
         upstream, done = prepared.route.upstream, prepared.rewritten
         try:
-            async with nullcontext() if self._pilot is None else self._pilot.turn(prepared):
-                if done is None or not done.tools:
-                    return await upstream.send(call)
-                return await loop.send(upstream, call, done.tools, done.record)
+            ask = partial(upstream.send, call)
+            if done is not None and done.tools:
+                ask = partial(loop.send, upstream, call, done.tools, done.record)
+            if self._pilot is None:
+                return await ask()
+            async with self._pilot.turn(prepared):
+                return await ask()
         except PenstockError as error:
             caller.check_key(error.status)
             raise

@@ -219,6 +219,7 @@ def findings_header(steps: Iterable[Step]) -> str:
     return f"[{', '.join(entries)}]" if entries else ""
 
 
+@lru_cache(1024)
 def counts_header(*counts: int | None) -> bytes:
     """Return counts as a header has them, `4100;2000;8192`; `-` for an unknown one."""
     return ";".join("-" if count is None else str(count) for count in counts).encode()

@@ -239,21 +239,22 @@ class ServerConnection(asyncio.Protocol):
         self._arriving = []
 
     def on_status(self, reason: bytes) -> None:
-        self._count_head(reason)
+        self._count_head(len(reason))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(name + value)
+        self._count_head(len(name) + len(value))
         self._arriving.append((name.lower(), value.translate(_PRINTABLE)))
 
-    def _count_head(self, part: bytes) -> None:
-        self._head += len(part)
+    def _count_head(self, size: int) -> None:
+        self._head += size
         if self._head > _LONGEST_HEAD:
             raise InvalidAnswer("the head of its answer is too long")
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
-        if any(name == b"transfer-encoding" and value.strip().lower() != b"chunked" for name, value in self._arriving):
-            raise InvalidAnswer("its answer has a transfer coding that was not asked for")
+        for name, value in self._arriving:
+            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise InvalidAnswer("its answer has a transfer coding that was not asked for")
         if self.status >= 200 or self.status == 101:  # else another head follows
             self.headers, self._arriving = self._arriving, []  # trailers go to the new list
             self._has_head, self._is_over = True, self._lacks_body
@@ -332,9 +333,8 @@ class Response:
         self.status, self._head = connection.status, connection.headers
         self._known = dict(self._head)
         # nobody asked for gzip, but some servers send it; a part of a body (206) cannot be decoded
-        is_gzip = (
-            self._known.get(b"content-encoding", b"").strip().lower() in (b"gzip", b"x-gzip") and self.status != 206
-        )
+        coding = self._known.get(b"content-encoding")
+        is_gzip = coding is not None and coding.strip().lower() in (b"gzip", b"x-gzip") and self.status != 206
         self._read = Unzipped(connection.read) if is_gzip else connection.read
         self._dropped = NOT_RELAYED | {b"content-encoding"} if is_gzip else NOT_RELAYED
         kind = self._known.get(b"content-type", b"").lower()
@@ -513,7 +513,7 @@ def _head(method: str, url: URL, headers: Mapping[str, str], body: bytes | None)
         lines.append(f"authorization: Basic {b64encode(secret).decode()}")
     if body is not None or method not in _SAFE:
         lines.append(f"content-length: {len(body or b'')}")
-    lines += [f"{name}: {value}" for name, value in headers.items()]
+    lines += map(": ".join, headers.items())
     text = "\r\n".join(lines)
     if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:
         raise ValueError("a header has several lines")

@@ -261,8 +261,7 @@ def _cut_usage(end: bytes) -> Any:
 
 def _read(answer: Mapping[str, Any]) -> Usage:
     usage = mapping(answer.get("usage"))
-    choices = answer.get("choices")
-    reasons = [mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
+    reasons = [choice.get("finish_reason") for choice in json_objects(answer.get("choices"))]
     details = mapping(usage.get("prompt_tokens_details", usage.get("input_tokens_details")))
     spent = mapping(usage.get("completion_tokens_details", usage.get("output_tokens_details")))
     read = written = None
@@ -284,10 +283,11 @@ def _read(answer: Mapping[str, Any]) -> Usage:
         modalities=tuple(
             (f"{kind}.{side}_tokens", count)
             for side, part in (("input", details), ("output", spent))
-            if part
             for kind in _MODALITIES
             if (count := _count(part.get(f"{kind}_tokens")))
-        ),
+        )
+        if details or spent
+        else (),
     )
 
 
@@ -304,7 +304,7 @@ def earlier(facts: Mapping[str, object], usage: Mapping[str, Any]) -> dict[str, 
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and value >= 0 else None
 
 
 def _text(value: Any) -> str | None:

@@ -177,16 +177,23 @@ class _Cycle(RequestResponseCycle):
         headers, body, status = self.default_headers + start["headers"], message["body"], start["status"]
         names, values = zip(*headers, strict=True)
         name, value = b"".join(names), b"".join(values)
-        is_plain = name.islower() and not HEADER_RE.search(name) and not HEADER_VALUE_RE.search(value)
-        special = [each for each in headers if each[0] in _SPECIAL]
-        if not is_plain or special != [(b"content-length", b"%d" % len(body))]:
+        is_plain = name.islower() and not name.translate(None, _NAMES) and not value.translate(None, _VALUES)
+        # nothing else may say where the answer ends
+        is_plain &= names.count(b"content-length") == 1 and values[names.index(b"content-length")] == b"%d" % len(body)
+        if not is_plain or b"transfer-encoding" in names or b"connection" in names:
             return False
-        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], lines, body))
+        lines = b"\r\n".join(map(b": ".join, headers))
+        self.transport.write(b"%b%b\r\n\r\n%b" % (STATUS_LINE[status], lines, body))
         self.waiting_for_100_continue, self.response_complete = False, True
         self.message_event.set()
         self.on_response()
         return True
+
+
+_NAMES, _VALUES = (
+    bytes(each for each in range(256) if not odd.match(bytes([each]))) for odd in (HEADER_RE, HEADER_VALUE_RE)
+)
+"""The bytes that names and values of headers may have."""
 
 
 class _Lingering:
@@ -195,10 +202,6 @@ class _Lingering:
     def __init__(self, transport: asyncio.Transport) -> None:
         self.write = transport.write
         self.close = transport.get_protocol().linger  # type: ignore[attr-defined]
-
-
-_SPECIAL = frozenset({b"content-length", b"transfer-encoding", b"connection"})
-"""Headers that say where an answer ends."""
 
 
 _LINGER = 2.0
@@ -284,6 +287,9 @@ class Connection(HttpToolsProtocol):
         self._part = "head"
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
     def on_headers_complete(self) -> None:
         if self._head > self._limits.max_header_bytes and self._head_size() > self._limits.max_header_bytes:
             self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
@@ -297,6 +303,8 @@ class Connection(HttpToolsProtocol):
             self._refuse(405, "method_not_allowed", "CONNECT is not allowed here")
         elif not self.parser.should_upgrade():
             self._part = "body"
+            awaited = [each[1].lower() for each in self.headers if each[0] == b"expect"] if b"expect" in names else ()
+            self.expect_100_continue = b"100-continue" in awaited
             super().on_headers_complete()
             self.cycle.__class__ = _Cycle
             if self.parser.get_http_version() == "1.0":  # uvicorn would send it chunks, which it does not know

@@ -26,7 +26,7 @@ _MOST_REASONS = 50
 _CALLS = "calls_"
 """Facts of an answer that begin so say how often an internal tool was called: `calls_note`."""
 
-_CALL = "gen_ai_client_operation_duration_seconds"
+_CALL, _TOKENS = "gen_ai_client_operation_duration_seconds", "gen_ai_client_token_usage"
 _SCORES = ("0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1")
 _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
@@ -270,9 +270,9 @@ class Metrics:
 
     def called(self, call: tuple[str, str, str], error: str | None, seconds: float, usage: Usage | None) -> None:
         """Count a call by the GenAI conventions; `call` has the operation, the provider and the model."""
-        self.observe(seconds, _CALL, *call, error or "")
-        for kind in ("input", "output"):
-            self.observe(getattr(usage, kind, None), "gen_ai_client_token_usage", *call, kind)
+        read, written = (None, None) if usage is None else (usage.input, usage.output)
+        self._amounts += (((_CALL, *call, error or ""), seconds), ((_TOKENS, *call, "input"), read))
+        self.observe(written, _TOKENS, *call, "output")
 
     def answered(self, facts: Mapping[str, Fact], upstream: str) -> None:
         """Count the calls of internal tools that an answer took, and the CPU time of a process beside this one."""

@@ -86,7 +86,7 @@ class Telemetry:
     ) -> "Observation":
         """Begin to observe a request until `end`. `route` is the app's own; `headers` are in lower case."""
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
-        if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
+        if (retries := headers.get("x-stainless-retry-count")) is not None and retries.strip("0").isdigit():
             self.metrics.of("client_retries").inc()
         seen = Observation(self, span, config, {"request_id": request_id or None, "route": route})
         seen.explains = self.records is not None and headers.get("x-penstock-explain", "0").lower() in ("1", "true")

@@ -7,6 +7,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout, UpstreamUnavailable
@@ -43,14 +44,11 @@ class GuardedUpstream:
     async def send(self, call: Call) -> Reply:
         """Forward a call. Raise `UpstreamUnavailable` where it may not be, else what the upstream raises."""
         self._check()
-        if not await self._take_slot():
-            raise UpstreamUnavailable(
-                f"upstream {self.name!r} is full: too many requests under way, retry in 1 s",
-                code="server_is_overloaded",
-                headers={"retry-after": "1"},
-            )
+        waits = self._slots.locked()
+        await (self._wait_for_slot() if waits else self._slots.acquire())
         try:
-            self._check()  # it may have failed while this one waited
+            if waits:
+                self._check()  # it may have failed meanwhile
             ticket = self._breaker.admit()
             reply = await self._ask(call, ticket)
         except BaseException:
@@ -91,20 +89,22 @@ class GuardedUpstream:
             message = f"upstream {self.name!r} is unavailable: circuit open, retry in {after} s"
             raise UpstreamUnavailable(message, headers={"retry-after": after})
 
-    async def _take_slot(self) -> bool:
-        """Wait for a slot, in order. Return whether one came in time."""
-        if not self._slots.locked():
-            return await self._slots.acquire()
-        if self._waiting >= self._most_waiting:
-            return False
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(self._patience):
-                return await self._slots.acquire()
-        except TimeoutError:
-            return False
-        finally:
-            self._waiting -= 1
+    async def _wait_for_slot(self) -> None:
+        """Wait for a slot, in order. Raise `UpstreamUnavailable` where none comes in time."""
+        if self._waiting < self._most_waiting:
+            self._waiting += 1
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience):
+                        await self._slots.acquire()
+                    return
+            finally:
+                self._waiting -= 1
+        raise UpstreamUnavailable(
+            f"upstream {self.name!r} is full: too many requests under way, retry in 1 s",
+            code="server_is_overloaded",
+            headers={"retry-after": "1"},
+        )
 
 
 def is_down(status: int, should_retry: str | None = None) -> bool:

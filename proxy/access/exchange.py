@@ -294,8 +294,8 @@ def is_gone(error: Exception) -> bool:
 
 def _headers(sent: Headers) -> dict[str, str]:
     with suppress(ValueError):  # some are not valid UTF-8, or there are none
-        names, values = zip(*sent, strict=True)
-        headers = dict(zip(map(bytes.decode, names), map(bytes.decode, values), strict=True))
+        names, texts = (map(bytes.decode, each) for each in zip(*sent, strict=True))
+        headers = dict(zip(names, texts, strict=True))
         if len(headers) == len(sent):
             return headers
     values: dict[bytes, list[bytes]] = {}

@@ -276,7 +276,7 @@ class Body:
         If each comes once, the body has no more bytes than its fields, where it is compact, and the same bytes, where
         it is written as Python's `json` does by default. Any other body is walked through.
         """
-        length = sum(map(len, fields)) + sum(map(len, map(memoryview, fields.values())))
+        length = sum(map(len, fields)) + sum(map(len, map(memoryview, fields.values())))  # type: ignore[arg-type]
         if len(self._read) == length + 4 * len(fields) + 1:
             return False
         if len(self._read) == length + 6 * len(fields) and self._is_plain(fields):

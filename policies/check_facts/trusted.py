@@ -1,26 +1,201 @@
 """Trusted facts, and the sentences that contradict one. Pure.
 
-A sentence contradicts a fact if it names another object of the same relation of the same subject, or if it has all
-words of the fact but another value, name or denial. A doubtful sentence does not. Facts that neither rule reads are for
-a judge.
+A sentence contradicts a fact if it names another object of the same relation of the same subject, in English and
+Spanish (`data/facts/forms.txt`), or if it has all words of the fact but another value, name or denial, in any language.
+A doubtful sentence does not. Facts that neither rule reads are for a judge.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import orjson
 
-from policies.check_facts.relations import Claim, claim, is_named, is_place, name, relation_named
-from policies.check_facts.sentences import Plain, compare, plain
 from proxy.chat.annotations import Contradiction
-from proxy.text.fold import folded, word_set, words
+from proxy.text.fold import INNER, IS, NATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS, folded, stem, word_set, words
 from proxy.text.json_values import is_json, strings
 from proxy.text.sentences import LEAD, Sentence, is_stated, sentences
+from proxy.text.tables import pattern_lists, sections
 from proxy.text.values import value
+
+_LONGEST = 160
+"""Characters of a sentence that is compared with facts."""
+
+
+# --- sentences with a relation ---
+
+_IN = "in"
+"""The relation to a place."""
+_PATTERNS = [
+    (language, re.compile(f"^(?:{form})$", re.IGNORECASE))
+    for language, forms in pattern_lists("facts/forms").items()
+    for form in forms
+]
+_KINDS = "city|town|country|state|continent|island|region|ciudad|pueblo|pais|estado|continente|isla|region"
+_HEAD = re.compile(rf"^(?:(?:the |an? |el |la |los |las |un |una )?(?:(?:{_KINDS}) (?:of |de |del )?(?=\S))?)")
+
+
+class Claim(NamedTuple):
+    """A relation of a subject to an object: `armenia`, `capital`, `yerevan`. All folded."""
+
+    subject: str
+    relation: str
+    object: str
+    language: str
+    """`en` or `es`: the names of one thing differ between them."""
+
+
+@lru_cache(maxsize=4096)
+def claim(sentence: str) -> Claim | None:
+    """Return the claim that a sentence makes as a whole."""
+    if len(sentence) > _LONGEST:
+        return None
+    text = " ".join(sentence.strip(" \t\n-*•").rstrip(".!… ").split())
+    for language, pattern in _PATTERNS:
+        match = pattern.match(text)
+        read = _read_claim(match.groupdict(), language) if match else None
+        if read is not None:
+            return read
+    return None
+
+
+def _read_claim(part: dict[str, str | None], language: str) -> Claim | None:
+    subject, place, relation = name(part["s"] or ""), part.get("p"), folded(part.get("r") or "")
+    if place is not None:
+        kind = folded(part.get("k") or "")
+        return Claim(subject, f"{_IN} {kind}".strip(), name(place), language)
+    if {relation.split()[0], relation.split()[-1]} & NOT_ONE and relation_named(relation) not in RELATIONS.values():
+        return None
+    return Claim(subject, relation_named(relation), name(part.get("o") or ""), language)
+
+
+def is_named(sentence: str, object: str) -> bool:
+    """Return whether an object in a sentence is written like a name or a number, not like a description."""
+    plain = folded(sentence)
+    at = plain.find(object)
+    if at < 0 or object in NATIONS or len(plain) != len(sentence):
+        return False
+    words = sentence[at : at + len(object)].split()
+    return all(word[0].isupper() or word[0].isdigit() or word in INNER for word in words)
+
+
+def relation_named(text: str) -> str:
+    """Return one name for a relation, whatever a file or a sentence calls it."""
+    plain = folded(text).strip()
+    core = plain.removesuffix(" city").removeprefix("ciudad ")
+    return RELATIONS.get(plain) or RELATIONS.get(core) or plain
+
+
+def is_place(relation: str) -> bool:
+    """Return whether a relation says where something lies: `in city`, `located_in`, `continent`."""
+    return relation in PLACE_RELATIONS or relation.startswith(f"{_IN} ")
+
+
+def name(text: str) -> str:
+    """Return a name as it is compared: folded, without articles and without its kind."""
+    plain = " ".join(re.sub(r"[()]", " ", folded(text)).split()).strip(" .'\"")
+    return _HEAD.sub("", plain, count=1)
+
+
+# --- sentences with the words of a fact ---
+
+Verdict = Literal["agrees", "contradicts", "unclear"]
+
+_FEWEST = 3
+"""Words of such a sentence."""
+_BOTH = 2
+"""Words that two sentences begin with in common."""
+_AROUND = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
+"""Words in common, in front and behind, with which a difference may be a value: of `May 3` and `June 3` the day."""
+
+_ASIDE = re.compile(r"[();\x00]")
+_TABLE = sections("facts/words")
+_ARTICLES, _DENIALS, _AUXILIARIES, _BY = (
+    word_set(" ".join(_TABLE[name])) for name in ("articles", "denials", "auxiliaries", "by")
+)
+
+
+class Plain(NamedTuple):
+    """A sentence as it is compared."""
+
+    words: tuple[str, ...]
+    """As written, without articles."""
+    stems: tuple[str, ...]
+    key: tuple[str, ...]
+    """The first stems, denials aside: any sentence that is compared with it begins so."""
+
+
+@lru_cache(maxsize=4096)
+def plain(sentence: str) -> Plain | None:
+    """Return a sentence as it is compared; None for a long one, or one with something in brackets."""
+    if len(sentence) > _LONGEST or _ASIDE.search(sentence):
+        return None
+    words = [word for each in sentence.strip("-*• ").split() if (word := each.strip(".,:!…\"'"))]
+    words = [word for word in words if folded(word) not in _ARTICLES]
+    if len(words) < _FEWEST:
+        return None
+    forms = [folded(word).replace("’", "'") for word in words]
+    stems = tuple(map(stem, forms))
+    return Plain(tuple(words), stems, tuple(map(stem, _bare(forms)[:_BOTH])))
+
+
+def compare(sentence: Plain, fact: Plain) -> Verdict:
+    """Return how a sentence stands to a fact that begins alike."""
+    if sentence.stems == fact.stems:
+        return "agrees"
+    most = min(len(sentence.stems), len(fact.stems))
+    front = next((n for n in range(most) if sentence.stems[n] != fact.stems[n]), most)
+    rest = most - front
+    back = next((n for n in range(rest) if sentence.stems[-1 - n] != fact.stems[-1 - n]), rest)
+    mine, theirs = slice(front, len(sentence.stems) - back), slice(front, len(fact.stems) - back)
+    if _is_denial(sentence.words[mine], fact.words[theirs]):
+        return "contradicts"
+    verdict = _by_value(sentence, fact, mine, theirs)
+    if verdict == "unclear" and not back and front and folded(fact.words[front - 1]) in IS | _BY:
+        return _by_name(sentence.words[mine], fact.words[theirs])
+    return verdict
+
+
+def _is_denial(sentence: Sequence[str], known: Sequence[str]) -> bool:
+    """Return whether one of two differences is the other, denied."""
+    one, other = ([folded(word).replace("’", "'") for word in words] for words in (sentence, known))
+    denials = sum(word in _DENIALS or word.endswith("n't") for word in (*one, *other))
+    return denials == 1 and [*map(stem, _bare(one))] == [*map(stem, _bare(other))]
+
+
+def _bare(forms: Sequence[str]) -> list[str]:
+    bare = (form.removesuffix("n't") for form in forms)
+    return [form for form in bare if form not in _DENIALS and form not in _AUXILIARIES]
+
+
+def _by_value(sentence: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdict:
+    if mine.start == mine.stop or theirs.start == theirs.stop:
+        return "unclear"
+    for front, back in _AROUND:
+        if mine.start < front or len(sentence.words) - mine.stop < back:
+            continue
+        one = " ".join(sentence.words[mine.start - front : mine.stop + back])
+        other = " ".join(fact.words[theirs.start - front : theirs.stop + back])
+        stated = value(one)
+        known = value(other) if stated is not None else None
+        if stated is not None and known is not None:
+            is_part = one.startswith(f"{other}.") or other.startswith(f"{one}.")  # 15.4 is a 15
+            return "contradicts" if stated.differs(known) and not is_part else "agrees"
+    return "unclear"
+
+
+def _by_name(sentence: Sequence[str], known: Sequence[str]) -> Verdict:
+    if not all(each and all(word[0].isupper() for word in each) for each in (sentence, known)):
+        return "unclear"
+    one, other = {*map(folded, sentence)}, {*map(folded, known)}
+    return "agrees" if one & other or not NATIONS.keys().isdisjoint(one | other) else "contradicts"
+
+
+# --- facts ---
 
 LARGEST = 32 * 2**20
 """Bytes that a file of facts may have: some 300,000 facts."""

@@ -31,7 +31,7 @@ from proxy.config.settings import (
 )
 from proxy.server.build import build_backend, build_index, build_stores, build_upstreams
 from proxy.state.store import Store
-from proxy.telemetry.ledger import LEDGER, chains_of, hash_of, manifest, verify
+from proxy.telemetry.ledger import chains_of, hash_of, manifest, verify
 from proxy.telemetry.record_table import Filters, rows
 from proxy.text import counted
 from proxy.upstreams.base import Call, Upstream
@@ -132,10 +132,7 @@ def show_ledger(options: argparse.Namespace) -> int:
     if options.conversation is not None and not entries:
         raise PenstockError(f"no record of a conversation {options.conversation!r}; its id is on the page")
     for entry in entries:
-        if options.json:
-            print(entry.decode())
-        elif LEDGER in (row := orjson.loads(entry)):
-            print("\n".join(manifest(row)))
+        print(entry.decode() if options.json else "\n".join(manifest(orjson.loads(entry))))
     return 0
 
 

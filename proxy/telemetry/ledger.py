@@ -62,12 +62,11 @@ Chains = Mapping[str, Mapping[int, Sequence[bytes]]]
 
 
 def chains_of(entries: Iterable[bytes]) -> Chains:
-    """Return the chains of entries, and leave out records of versions without a ledger. Raise `ValueError`."""
+    """Return the chains of entries. Raise `ValueError` or `LookupError` for what is no entry."""
     chains: dict[str, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
     for entry in entries:
-        row = orjson.loads(entry)
-        if link := row.get(LEDGER):
-            chains[link["chain"]][link["number"]].append(orjson.dumps(row))  # without spaces, as it was hashed
+        link = (row := orjson.loads(entry))[LEDGER]
+        chains[link["chain"]][link["number"]].append(orjson.dumps(row))  # without spaces, as it was hashed
     return chains
 
 

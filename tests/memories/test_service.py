@@ -271,20 +271,6 @@ async def test_a_crash_between_writing_and_removing_leaves_no_second_memory() ->
         assert len(await texts(again, ANN)) == len(await store.keys("memory/")) == 3
 
 
-async def test_rows_of_an_earlier_version_stay_with_what_is_added(store: Store) -> None:
-    time = Clock()
-    async with remembering(store, clock=time) as service:
-        await service.add(ANN, [draft("likes tea"), draft("lives in Rome")])
-        for key in await store.keys("memory/"):
-            await store.put(f"{key}-0123456789ab", await store.get(key) or b"", ttl=1000)
-            await store.delete((key,))
-    async with remembering(store, clock=time) as again:
-        time.now += 5
-        await again.add(ANN, [draft("is tall"), draft("likes tea", sources=("two",))])
-    async with remembering(store, clock=time) as later:
-        assert sorted(await texts(later, ANN)) == ["is tall", "likes tea", "lives in Rome"]
-
-
 class Failing(SqliteStore):
     fails = False
 

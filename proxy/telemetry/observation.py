@@ -359,6 +359,9 @@ class ObservedCall:
             seconds = perf_counter() - self._started
             self._request.metrics.called(self._counted, kind, seconds, usage)
         if self._span is not None:
+            if kind is not None and self._first_chunk is not None and (status is None or status < 400):
+                used = usage or Usage()  # the answer had begun
+                usage = used._replace(finish_reasons=used.finish_reasons or ("error",))
             self._span.end(usage, facts or {}, self._first_chunk, kind)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import pytest
 from opentelemetry.semconv.schemas import Schemas
@@ -126,6 +127,29 @@ async def test_the_client_span_follows_the_genai_conventions(recorded: Recorded)
         "gen_ai.request.previous_response.id": "resp_1",
         "penstock.upstream.fact.retries": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("ended", "reasons"),
+    [
+        ({"status": 200, "usage": Usage(error="upstream_broke_off")}, ("error",)),
+        ({"error": UpstreamTimeout("no chunk came", code="upstream_timeout")}, ("error",)),
+        ({"status": 200, "usage": Usage(error="server_error", finish_reasons=("stop",))}, ("stop",)),
+        ({"status": 400, "usage": Usage(error="invalid")}, None),
+        ({"status": 200, "usage": Usage()}, None),
+    ],
+)
+async def test_an_answer_that_broke_off_finished_with_an_error(recorded: Recorded, ended: Any, reasons: object) -> None:
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    call = seen.call(provider="openai", model="gpt-4o")
+    call.first_chunk()
+    call.end(**({"error": ended["usage"].error} if "usage" in ended else {}) | ended)
+    seen.end(200, stream=True)
+    attributes = await attributes_of(recorded, CLIENT)
+    assert (attributes.get("gen_ai.response.finish_reasons"), "error.type" in attributes) == (
+        reasons,
+        ended != {"status": 200, "usage": Usage()},
+    )
 
 
 RELEASED = {

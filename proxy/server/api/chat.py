@@ -68,7 +68,7 @@ class Api:
 
         async def serve(http: Exchange) -> None:
             raw = await http.read()
-            body = await self._pipeline.read(kind, raw, http) if kind is Body or _is_object(raw) else None
+            body = await self._pipeline.read(kind, raw, http) if kind is Body or _may_be_read(raw) else None
             if body is None or (kind is not Body and not _model_of(body)):
                 await self._pass(kind.path, raw, http)  # no chain can read it: its bytes go as they are
                 return
@@ -141,6 +141,11 @@ def _check_stored(body: Body, caller: Caller) -> None:
     if (named or _REFERENCE.search(body.raw)) and not caller.may_pass("POST", body.path):
         told = f"{(named or ['item_reference'])[0]} names what is stored for all keys; send the whole conversation"
         raise Rejected(told, param=(named or ["input"])[0], code="stored_not_allowed")
+
+
+def _may_be_read(raw: bytes) -> bool:
+    """Return whether a body is an object, or empty: a chain's path refuses that one in its own form."""
+    return _is_object(raw) or not raw.strip()
 
 
 def _is_object(raw: bytes) -> bool:

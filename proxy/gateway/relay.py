@@ -146,7 +146,7 @@ async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
         if told := reply.facts.get(name):
             value = "true" if told is True else _UNPRINTABLE.sub("_", str(told))  # clients choose the names of fields
             http.own_headers.append((f"x-penstock-{name}".encode(), value.encode()))
-    own = {name for name, _ in http.own_headers} - {b"x-request-id"}  # the upstream's gets another name
+    own = dict(http.own_headers).keys() - {b"x-request-id"}  # the upstream's gets another name
     reply = await http.caller.shown(reply, own)
     reader, feeds = UsageReader(), [each.feed for each in observers.watches if each.reads]
     if reply.chunks is None:

@@ -30,13 +30,6 @@ def check(fields: dict[str, Any], *messages: dict[str, Any]) -> None:
 NEAR_MISSES = [("stream", "true"), ("stream", 1), ("max_tokens", 1.5), ("max_tokens", True), ("n", 0), ("n", -1)]
 
 
-@pytest.mark.parametrize(("name", "wrong"), [*((name, object()) for name in FIELDS), *NEAR_MISSES])
-def test_a_wrong_value_is_named_by_its_place(name: str, wrong: Any) -> None:
-    with pytest.raises(BadRequest) as caught:
-        check({name: wrong})
-    assert (caught.value.param, caught.value.code) == (name, "invalid_type")
-
-
 @pytest.mark.parametrize("name", FIELDS)
 def test_null_is_as_good_as_absent_and_unknown_fields_are_left_alone(name: str) -> None:
     check({name: None, "x_anything": object(), "top_k": "many"})
@@ -46,7 +39,8 @@ def said(*parts: Any, **more: Any) -> dict[str, Any]:
     return {"role": "user", "content": [*parts], **more}
 
 
-@pytest.mark.parametrize(("message", "place"), [
+@pytest.mark.parametrize(("value", "place"), [
+    *(({name: wrong}, name) for name, wrong in [*((name, object()) for name in FIELDS), *NEAR_MISSES]),
     (said({"type": "image_url", "image_url": {"url": 5}}), "content[0].image_url.url"),
     (said({"type": "text", "text": "a"}, {"type": "image_url", "image_url": 5}), "content[1].image_url"),
     (said({"type": "image_url"}), "content[0].image_url"),
@@ -57,10 +51,12 @@ def said(*parts: Any, **more: Any) -> dict[str, Any]:
     ({"role": "assistant", "thinking_blocks": 5}, "thinking_blocks"),
     ({"role": "tool", "tool_call_id": [], "content": "x"}, "tool_call_id"),
 ])  # fmt: skip
-def test_a_wrong_value_in_the_conversation_is_named_by_its_place(message: dict[str, Any], place: str) -> None:
+def test_a_wrong_value_is_named_by_its_place(value: dict[str, Any], place: str) -> None:
+    """`value` is the fields of a request, or a message of it."""
+    fields, messages, place = ({}, [said(), value], f"messages[1].{place}") if "role" in value else (value, [], place)
     with pytest.raises(BadRequest) as caught:
-        check({}, said(), message)
-    assert (caught.value.param, caught.value.code) == (f"messages[1].{place}", "invalid_type")
+        check(fields, *messages)
+    assert (caught.value.param, caught.value.code) == (place, "invalid_type")
 
 
 @pytest.mark.parametrize(("fields", "wanted"), [

@@ -6,7 +6,6 @@ Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingRespo
 import asyncio
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
@@ -21,6 +20,7 @@ from proxy.chat import encode
 from proxy.chat.errors import BadRequest, Overloaded
 from proxy.chat.parse import Body, do_sized
 from proxy.chat.sse import ByteStream
+from proxy.http.codings import decompressor
 from proxy.http.headers import Headers, request_id, retry_after
 from proxy.telemetry.observation import Observation
 
@@ -329,8 +329,6 @@ ENCODINGS = ("gzip", "zstd")
 _PIECE = 2**16
 _FRAMES = 10_000
 """More frames than a body of the largest size has from writers that make one for each block."""
-_LARGEST_WINDOW = 23
-"""The binary logarithm of the largest window of zstd: 8 MiB, as RFC 9659 has it for HTTP."""
 
 
 def coding_of(header: str) -> str | None:
@@ -367,29 +365,16 @@ def _parts(raw: bytes, coding: str, room: int) -> Iterator[bytes]:
 
     Raise an exception if it is damaged or incomplete, or has very many frames. Stop behind `room` bytes.
     """
-    frame, frames = _frame(coding), 1
+    frame, frames = decompressor(coding), 1
     padding = b"\0" if coding == "gzip" else b""  # some writers fill up a block with zeros
     for start in range(0, len(raw), _PIECE):
         rest = raw[start : start + _PIECE]
         while room and frames <= _FRAMES and (rest := rest.lstrip(padding) if frame.eof else rest):
             if frame.eof:
-                frame, frames = _frame(coding), frames + 1
+                frame, frames = decompressor(coding), frames + 1
             part = frame.decompress(rest, room)
             room -= len(part)
             rest = frame.unused_data
             yield part
     if frames > _FRAMES or (room and not frame.eof):
         raise EOFError
-
-
-def _frame(coding: str) -> Any:
-    return zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else _zstd()
-
-
-def _zstd() -> Any:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    options = {int(zstd.DecompressionParameter.window_log_max): _LARGEST_WINDOW}
-    return zstd.ZstdDecompressor(options=options)

@@ -9,9 +9,8 @@ import os
 import socket
 import ssl
 import sys
-import zlib
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import cast
@@ -22,6 +21,7 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
 from proxy.chat.errors import Unanswered, UpstreamFailed, UpstreamTimeout
+from proxy.http.codings import DecodedBody, InvalidAnswer, coding_of_answer
 from proxy.http.headers import NOT_RELAYED
 from proxy.state.warnings import Warnings
 
@@ -34,10 +34,6 @@ _PRINTABLE = bytes(32 if (each < 32 and each != 9) or each == 127 else each for 
 """Blanks in place of control characters, which the server for clients does not send in headers."""
 _COUNTS_BYTES = sys.platform == "linux"
 """True if the system reports the acknowledged bytes of a connection."""
-
-
-class InvalidAnswer(ConnectionError):
-    """The server sent what is not HTTP."""
 
 
 class BrokeOff(ConnectionError):
@@ -274,9 +270,6 @@ class ServerConnection(asyncio.Protocol):
 # --- the pool ---
 
 _LARGEST = 64 * 2**20
-_GZIP = zlib.MAX_WBITS | 16
-_MOST_UNZIPPED = 2**18
-"""Bytes that are decoded at once: a small answer may hold a large one."""
 _HEAD_START = 0.25
 """Seconds after which another address of a server is tried, too."""
 
@@ -292,34 +285,6 @@ class Timeouts:
     """Longest silence within an answer."""
 
 
-class Unzipped:
-    """The body of an answer in gzip, decoded. What reads answers, guards too, would see nothing in it else."""
-
-    def __init__(self, read: Callable[[], Awaitable[bytes]]) -> None:
-        self._source, self._frame, self._rest, self._is_within = read, zlib.decompressobj(_GZIP), b"", False
-
-    async def __call__(self) -> bytes:
-        """Return the next bytes, none at the end. Raise `InvalidAnswer` where they are not valid gzip."""
-        part = b""
-        while not part:
-            if self._frame.eof:
-                self._frame = zlib.decompressobj(_GZIP)
-            has_waited = not self._rest
-            self._rest = self._rest or await self._source()
-            if not self._rest and self._is_within:
-                raise InvalidAnswer("its gzip has no end")
-            if not self._rest:
-                return b""
-            if not has_waited:
-                await asyncio.sleep(0)
-            try:
-                part = self._frame.decompress(self._rest, _MOST_UNZIPPED)
-            except zlib.error:
-                raise InvalidAnswer("its answer is not valid gzip") from None
-            self._rest, self._is_within = self._frame.unconsumed_tail or self._frame.unused_data, not self._frame.eof
-        return part
-
-
 class Response:
     """An answer whose status and headers have arrived. Its body is read whole, or as a stream of bytes."""
 
@@ -332,11 +297,13 @@ class Response:
         self._is_open = True
         self.status, self._head = connection.status, connection.headers
         self._known = dict(self._head)
-        # nobody asked for gzip, but some servers send it; a part of a body (206) cannot be decoded
-        coding = self._known.get(b"content-encoding")
-        is_gzip = coding is not None and coding.strip().lower() in (b"gzip", b"x-gzip") and self.status != 206
-        self._read = Unzipped(connection.read) if is_gzip else connection.read
-        self._dropped = NOT_RELAYED | {b"content-encoding"} if is_gzip else NOT_RELAYED
+        # nobody asked for a coding, but some servers send one; a part of a body (206) cannot be decoded
+        named = self._known.get(b"content-encoding")
+        coding = None if named is None or self.status == 206 else coding_of_answer(named)
+        self.is_unread = coding == ""
+        """True for a body in a coding that cannot be decoded: it is relayed as it is."""
+        self._read = DecodedBody(connection.read, coding) if coding else connection.read
+        self._dropped = NOT_RELAYED | {b"content-encoding"} if coding else NOT_RELAYED
         kind = self._known.get(b"content-type", b"").lower()
         is_read = self.status >= 300 or not kind or kind.startswith((b"application/json", b"text/"))
         self.is_stream = kind.startswith(b"text/event-stream") or not is_read
@@ -402,7 +369,7 @@ class Response:
 
 
 class Transport:
-    """A connection pool. It follows no redirect, keeps no cookie, reads no proxy setting, and decodes gzip alone."""
+    """A connection pool. It follows no redirect, keeps no cookie and reads no proxy setting."""
 
     def __init__(
         self, name: str, timeouts: Timeouts, *, largest: int = _LARGEST, unix_socket: str | None = None
@@ -417,6 +384,7 @@ class Transport:
         self._idle: dict[tuple[str, str | None, int | None], list[ServerConnection]] = {}
         """Idle connections by scheme, host and port."""
         self._warnings = Warnings(_log, "server not reached")
+        self._unread = Warnings(_log, "answers are relayed unread: their Content-Encoding cannot be decoded")
 
     async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Response:
         """Send a request and wait for the head of its answer. Cancelling it closes the connection.
@@ -444,7 +412,10 @@ class Transport:
             if is_redirect or not 200 <= connection.status < 600:
                 connection.free()
                 raise redirected(self._name) if is_redirect else _invalid(self._name)  # nothing that could be relayed
-            return Response(connection, self._name, self._largest)
+            response = Response(connection, self._name, self._largest)
+            if response.is_unread:
+                self._unread.warn(server=self._name)
+            return response
         raise AssertionError("unreachable")
 
     def _logged(self, failure: UpstreamFailed, url: URL, error: OSError, *, is_sent: bool) -> UpstreamFailed:

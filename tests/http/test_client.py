@@ -4,12 +4,14 @@ import asyncio
 import gzip
 import socket
 import ssl
+import zlib
 from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 import uvloop
+from backports import zstd
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -53,29 +55,52 @@ async def test_a_request_without_a_body_has_none(method: str) -> None:
     assert b"content-type" not in got[0].lower()
 
 
-def zipped(body: bytes, kind: str = "application/json", status: int = 200) -> bytes:
-    head = (
-        f"HTTP/1.1 {status} OK\r\nContent-Type: {kind}\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+def zipped(body: bytes, kind: str = "application/json", status: int = 200, coding: str = "gzip") -> bytes:
+    head = f"Content-Type: {kind}\r\nContent-Encoding: {coding}\r\nContent-Length: {len(body)}"
+    return f"HTTP/1.1 {status} OK\r\n{head}\r\n\r\n".encode() + body
 
 
-TEXT = BODY * 9000
+TEXT = BODY * 90_000
+RAW = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+CODED = [
+    ("gzip", gzip.compress(TEXT)),
+    ("X-Gzip", gzip.compress(TEXT[:7]) + gzip.compress(TEXT[7:])),
+    ("deflate", zlib.compress(TEXT)),
+    ("deflate", RAW.compress(TEXT) + RAW.flush()),
+    ("zstd", zstd.compress(TEXT)),
+    ("zstd", zstd.compress(TEXT[:7]) + zstd.compress(TEXT[7:])),
+]
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-@pytest.mark.parametrize("body", [gzip.compress(TEXT), gzip.compress(TEXT[:7]) + gzip.compress(TEXT[7:])])
-async def test_gzip_that_nobody_asked_for_is_read(kind: str, body: bytes) -> None:
-    async with serves(zipped(body, kind)) as (http, url, _):
+@pytest.mark.parametrize(("coding", "body"), CODED)
+async def test_a_coding_that_nobody_asked_for_is_read(kind: str, coding: str, body: bytes) -> None:
+    async with serves(zipped(body, kind, coding=coding)) as (http, url, _):
         response = await http.request("POST", url, {}, BODY)
         assert response.headers == [(b"content-type", kind.encode())]
         read = b"".join([part async for part in response]) if response.is_stream else await response.read()
     assert read == TEXT
 
 
-@pytest.mark.parametrize("body", [b"{}", gzip.compress(TEXT)[:-1], gzip.compress(TEXT) + b"x"])
-async def test_what_is_no_gzip_is_an_invalid_answer(body: bytes) -> None:
-    async with serves(zipped(body)) as (http, url, _):
+async def test_an_answer_in_an_unknown_coding_passes_as_it_is_and_the_log_tells(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serves(zipped(b"\x0b\x01", coding="br")) as (http, url, _):
+        response = await http.request("POST", url, {}, BODY)
+        assert (b"content-encoding", b"br") in response.headers
+        assert await response.read() == b"\x0b\x01"
+    assert [each.levelname for each in caplog.records if "unread" in each.message] == ["WARNING"]
+
+
+DAMAGED = [b"{}", gzip.compress(TEXT)[:-1], gzip.compress(TEXT) + b"x"]
+
+
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [*(("gzip", body) for body in DAMAGED), ("zstd", b"{}"), *((coding, body[:-1]) for coding, body in CODED)],
+)
+async def test_what_is_not_in_its_coding_is_an_invalid_answer(coding: str, body: bytes) -> None:
+    async with serves(zipped(body, coding=coding)) as (http, url, _):
         with pytest.raises(Unanswered) as caught:
             await (await http.request("POST", url, {}, BODY)).read()
     assert caught.value.code == "upstream_invalid"

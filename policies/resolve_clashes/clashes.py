@@ -12,8 +12,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from policies.resolve_clashes.statements import CORRECTING, LIGHT, Statement, statements
-from policies.resolve_clashes.values import TYPED
+from policies.resolve_clashes.statements import CORRECTING, LIGHT, TYPED, Statement, statements
 from proxy.chat import Message, digest
 from proxy.context import Once
 from proxy.text.values import UNITS, Value

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from policies.resolve_clashes import reconcile
 from policies.resolve_clashes.clashes import Clash, compare, find_clashes
-from policies.resolve_clashes.statements import statements
-from policies.resolve_clashes.values import fold, read_values
+from policies.resolve_clashes.statements import fold, read_values, statements
 from proxy.chat import Message
 from proxy.context import Identity, Memo, Uncached
 from proxy.state.cache import OnceService

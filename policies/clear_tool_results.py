@@ -16,7 +16,7 @@ from proxy.chat.markers import MARKER, is_to_fit
 from proxy.chat.texts import arguments
 from proxy.compaction.calls import callers
 from proxy.compaction.form import headline
-from proxy.compaction.references import is_referring, lines_of_results, with_standing
+from proxy.compaction.references import is_referring, lines_of_results, make_standing, size_of_notes
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.history.cuts import Marks, ResultLines, Room, as_sent
@@ -93,7 +93,8 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
             ahead=self.turns_ahead,
             spared=frozenset({RECALL.name, SEARCH_TOOLS.name}),
         )
-        chosen = cleared(talk, sizes, born, batches, lines_of_results(talk))
+        lines = await ctx.once.run(size_of_notes(talk), partial(lines_of_results, talk))
+        chosen = cleared(talk, sizes, born, batches, lines)
         if not chosen:
             return Keep(f"context at {count.total / ctx.model.usable(request):.0%}, no batch to clear")
         messages: list[Message] = list(talk)
@@ -103,7 +104,7 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
             if handle is None:
                 return Keep(f"{len(chosen)} tool results to clear, but they could not be archived")
             messages[index] = line(sent[index], handle, calls.get(index, ""), is_short=sizes[index] <= _SMALL)
-        standing = with_standing(messages)
+        standing = await make_standing(messages, ctx)
         if standing is not messages and sum(await ctx.tokens.sizes(standing)) >= sum(sizes):
             return Keep(f"{len(chosen)} tool results to clear, but later results show the same lines")
         return Rewrite(

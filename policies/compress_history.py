@@ -13,7 +13,7 @@ from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
 from proxy.compaction.envelopes import unwrapped
 from proxy.compaction.lines import condensed
-from proxy.compaction.references import is_referring, lines_of_results, with_standing
+from proxy.compaction.references import is_referring, lines_of_results, make_standing
 from proxy.context import Archive, Context
 from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee
 from proxy.history.handover import asks_for_summary
@@ -150,7 +150,8 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
             return Keep(f"{share}, but the summary would be longer than what it replaces")
         if ahead is not None and self.summary == "written":
             await prepare(sent[: ahead.start], leaving.since(ahead.start), summary, measure, ctx)
-        after = request.with_messages([*head, *leaving.controls, *summary, *with_standing(talk[leaving.start :])])
+        standing = await make_standing(talk[leaving.start :], ctx)
+        after = request.with_messages([*head, *leaving.controls, *summary, *standing])
         return await self._shorter(request, after, leaving, len(cuts), share, ctx)
 
     async def _shorter(

@@ -14,7 +14,7 @@ from proxy.chat.texts import Text, arguments, texts_of, with_text
 from proxy.compaction.fitting import forced, is_ours
 from proxy.compaction.form import ShortForm, weight
 from proxy.compaction.preview import preview
-from proxy.compaction.references import with_standing
+from proxy.compaction.references import make_standing
 from proxy.context import Context
 from proxy.economics import cost_ahead
 from proxy.history.cuts import as_sent
@@ -88,7 +88,7 @@ class OffloadContent(Policy):
         why = ", ".join(f"{counted(count, 'message')} {what}" for what, count in done.items() if count)
         facts = {"offloaded_messages": counts["offloaded"], "fitted_messages": counts["forced"]}
         # what a later result refers to may just have become shorter
-        return Rewrite(request.with_messages(with_standing(messages)), why, facts)
+        return Rewrite(request.with_messages(await make_standing(messages, ctx)), why, facts)
 
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, ShortForm]]:
         previews: list[tuple[Text, ShortForm]] = []

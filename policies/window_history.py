@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head, turns
-from proxy.compaction.references import with_standing
+from proxy.compaction.references import make_standing
 from proxy.context import Context
 from proxy.economics import pays
 from proxy.history.cuts import as_sent
@@ -74,7 +74,7 @@ class WindowHistory(Policy):
         leaving = Leaving(talk, as_sent(request, len(head), ctx.incoming) or talk, ends, starts[self._newest(cuts[-1])])
         head = (*head, *leaving.controls)
         if not self.summary:
-            return Rewrite(request.with_messages([*head, *with_standing(talk[start:])]), why, facts)
+            return Rewrite(request.with_messages([*head, *await make_standing(talk[start:], ctx)]), why, facts)
         handles = await archived(leaving, ctx)
         if handles is None:
             return Keep(f"{counted(count, 'turn')}, but what would leave could not be archived")
@@ -83,7 +83,7 @@ class WindowHistory(Policy):
         made = await summarised(leaving, usable_handles, SummarySize(self._room(request, gone, ctx), self.pins), ctx)
         if made is None:
             return Keep(f"{counted(count, 'turn')}, but the summary would be longer than what it replaces")
-        after = request.with_messages([*head, *made, *with_standing(talk[start:])])
+        after = request.with_messages([*head, *made, *await make_standing(talk[start:], ctx)])
         if (await ctx.tokens.count(after)).total > (await ctx.tokens.count(request)).total:
             return Keep(f"{counted(count, 'turn')}, but later results refer to longer lines of what would leave")
         return Rewrite(after, f"{why} into a summary", facts)

@@ -16,6 +16,7 @@ from proxy.chat.provenance import origin
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.form import as_file, plain, rows, weight
 from proxy.compaction.pieces import gap
+from proxy.context import Context
 from proxy.history.cuts import ResultLines
 from proxy.text import counted
 
@@ -37,6 +38,8 @@ _STEPS, _SHARE = 2, 0.7
 _NONE = -1
 _EMPTY = 1
 """The hash of an empty line, which is 0 by itself."""
+_FORMS = 3
+"""The layouts of which a result with notes may be made."""
 _SAME = " as above; "
 _REFERENCE = re.compile(rf"\[… (\d{{1,7}}) lines?{_SAME}")
 _BRACKETS = re.compile(r"[\[\]]+")
@@ -278,7 +281,7 @@ def is_referring(text: str) -> bool:
 
 def lines_of_results(messages: Sequence[Message]) -> dict[int, ResultLines]:
     """Return the lines of tool results by their places; none where no result refers to another."""
-    if not any(message.role == "tool" and _SAME in message.text for message in messages):
+    if not size_of_notes(messages):
         return {}
     lines = ((place, message.derive("lines", partial(_lines, message))) for place, message in enumerate(messages))
     return {place: own for place, own in lines if own.all}
@@ -294,9 +297,21 @@ def _lines(message: Message) -> ResultLines:
     return ResultLines(frozenset(every), frozenset(noted))
 
 
+def size_of_notes(messages: Sequence[Message]) -> int:
+    """Return the characters that are read where a result refers to others: all results, in each of their forms."""
+    results = [message.text for message in messages if message.role == "tool"]
+    return _FORMS * sum(map(len, results)) if any(_SAME in text for text in results) else 0
+
+
+async def make_standing(messages: Sequence[Message], ctx: Context) -> Sequence[Message]:
+    """Return `with_standing` of messages, made in a thread where they are large."""
+    size = size_of_notes(messages)
+    return await ctx.once.run(size, partial(with_standing, messages)) if size else messages
+
+
 def with_standing(messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages in which no note refers to lines that stand in none of them: what it stood for is back."""
-    if not any(message.role == "tool" and _SAME in message.text for message in messages):
+    if not size_of_notes(messages):
         return messages
     earlier, standing = ShownTexts(), list[Message]()
     for place, message in enumerate(messages):

@@ -10,6 +10,7 @@ import orjson
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"(?P<key>\s*+:)?|\Z)', re.DOTALL)
 _SHORTEST = 12
 """Characters of the shortest string that may be a sentence."""
+_FIRST_LINES = 1000
 _BEGINNING = re.compile(r"^[{\[]", re.MULTILINE)
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^" \t\n\r]+|"')
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
@@ -86,9 +87,9 @@ def documents(text: str) -> Iterator[tuple[int, int, Pairs | list[Any]]]:
     while wasted <= len(text) and (start := _BEGINNING.search(text, place)):
         place = _line_end(text, start.end())
         try:
-            value, end = _READERS[True].raw_decode(text, start.start())
+            value, end = _document(text, start.start())
         except json.JSONDecodeError as error:
-            wasted += error.pos - start.start()
+            wasted += error.pos
             continue
         except RecursionError:
             return
@@ -98,6 +99,21 @@ def documents(text: str) -> Iterator[tuple[int, int, Pairs | list[Any]]]:
         else:
             place = last
             yield start.start(), last, value
+
+
+def _document(text: str, start: int) -> tuple[Any, int]:
+    """Return the JSON document that begins at a place, and its end. Raise `JSONDecodeError`, with a place behind that.
+
+    An error counts the lines up to its place, so the first lines are tried by themselves: most texts fail in them.
+    """
+    first = text[start : _line_end(text, min(start + _FIRST_LINES, len(text)))]
+    try:
+        value, size = _READERS[True].raw_decode(first)
+    except json.JSONDecodeError as error:
+        if error.pos < len(first.rstrip()):
+            raise
+        value, size = _READERS[True].raw_decode(text[start:])
+    return value, start + size
 
 
 def _line_end(text: str, place: int) -> int:

@@ -1,6 +1,8 @@
 """What an earlier text shows need not be said again; the note that stands there can be followed."""
 
 import re
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,20 @@ from hypothesis import strategies as st
 
 from proxy.chat import Message
 from proxy.compaction import references
-from proxy.compaction.references import Referred, Shown, ShownTexts, is_referring, shown, with_references, with_standing
+from proxy.compaction.references import (
+    Referred,
+    Shown,
+    ShownTexts,
+    is_referring,
+    make_standing,
+    shown,
+    with_references,
+    with_standing,
+)
+from proxy.context import Identity
 from proxy.models.encodings import load_encoder
+from proxy.state.cache import OnceService
+from proxy.testing import context
 from tests.talk import calls, result
 
 ROOT = Path(__file__).parents[2]
@@ -144,3 +158,24 @@ def test_what_leaves_is_said_again_and_messages_without_notes_are_the_same() -> 
     assert with_standing([calls("c1"), result("other"), *kept])[3].text == f"new\n{whole}"
     messages = [calls("c1"), result("text"), Message({"role": "assistant", "content": "3 lines as above"})]
     assert with_standing(messages) is messages
+
+
+async def test_large_results_that_refer_to_others_are_put_together_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, real = set[str](), references.with_standing
+
+    def noted(messages: Sequence[Message]) -> Sequence[Message]:
+        threads.add(threading.current_thread().name)
+        return real(messages)
+
+    monkeypatch.setattr(references, "with_standing", noted)
+    service = OnceService()
+    ctx = context(once=service.bind(Identity("t")))
+    whole = "\n".join(LINES * 9)
+    short = with_references(f"new\n{whole}", known(whole)).text
+    later = result(f"new\n{whole}", "2").with_changes(content=f"{short}{' more' * 9000}")
+    messages = [calls("c1"), result("other"), calls("2"), later]
+    assert await make_standing(messages, ctx) == real(messages)
+    assert threads
+    assert threading.main_thread().name not in threads
+    assert await make_standing(messages[:2], ctx) == messages[:2]
+    service.close()

@@ -6,7 +6,6 @@ breaks the cache is charged for it, turn by turn.
 """
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -53,7 +52,10 @@ class PromptPrefixes(NamedTuple):
         step = 1
         while same and mine[same - 1] != other[same - 1]:  # most differ near their end
             same, different, step = max(0, same - step), same - 1, 2 * step
-        return same + bisect_left(range(same, different), True, key=lambda place: mine[place] != other[place])
+        while same < different:
+            place = (same + different + 1) // 2
+            same, different = (place, different) if mine[place - 1] == other[place - 1] else (same, place - 1)
+        return same
 
 
 class Bill(NamedTuple):
@@ -299,10 +301,11 @@ async def prompt_of(request: ChatRequest, tokens: Tokens) -> PromptPrefixes:
 
     def extend(before: PromptPrefixes, messages: Sequence[Message]) -> PromptPrefixes:
         keys, sums = before.keys[:], before.sums[:]
-        new = raws(map(unmarked, messages))  # a client moves its marks from request to request
-        new = new if keys else [*tools, *new]
+        new, place = raws(map(unmarked, messages)), max(0, len(keys) - len(tools))
+        counts = sizes[place : place + len(new)]  # unmarked, as a client moves its marks from request to request
+        new, counts = (new, counts) if keys else ((*tools, *new), (*of_tools, *counts))
         key, size = (keys[-1], sums[-1]) if keys else (0, 0)
-        for raw, tokens in zip(new, (*of_tools, *sizes)[len(keys) : len(keys) + len(new)], strict=True):
+        for raw, tokens in zip(new, counts, strict=True):
             key, size = hash((key, hash(raw))), size + tokens
             keys.append(key)
             sums.append(size)

@@ -1,6 +1,7 @@
 """Bodies: bytes that are no JSON object, or say a thing twice, are a 400; what is not needed is not parsed."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -337,6 +338,18 @@ def test_what_was_there_before_is_the_same_object() -> None:
     assert [one is two for one, two in zip(first.messages, other.messages, strict=False)] == [True, True, False]
     assert first.tools is grown.tools
     assert len({*map(id, body_of(large("a", "a"), earlier=earlier).parse().messages)}) == 3
+
+
+@pytest.mark.parametrize(("count", "length"), [(10, 20_000), (100, 2_000)])
+def test_a_parsed_list_says_how_much_memory_it_takes(count: int, length: int) -> None:
+    earlier, asked = Latest(), [{"role": "user", "content": f"{place} {'x' * length}"} for place in range(count)]
+    tracemalloc.start()
+    try:
+        body_of(asked, earlier=earlier).parse()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken <= sum(kept.size for kept in earlier.values()) <= 1.5 * taken, "what steps derive from it comes on top"
 
 
 def test_new_messages_are_checked_with_the_earlier_ones() -> None:

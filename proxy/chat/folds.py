@@ -117,10 +117,11 @@ class Folds:
         return Folds(self._known)
 
     def of(self, messages: tuple[Any, ...]) -> Form:
-        form = self._own.get(id(messages))
-        if form is None:
+        try:
+            return self._own[id(messages)]  # nearly each call ends here
+        except KeyError:
             form = self._own[id(messages)] = self._resumed(messages)
-        return form
+            return form
 
     def _resumed(self, messages: tuple[Any, ...]) -> Form:
         """Return a form that goes on where the nearest one of another request ended; it takes that one's place."""

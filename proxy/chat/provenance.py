@@ -25,6 +25,10 @@ class _KnownPlaces(NamedTuple):
     """By place, a place in what the client sent."""
     added: tuple[int, ...] = ()
     """The places of all others."""
+    last: int = -1
+    """The last one of `places`, in what the client sent."""
+    in_order: bool = True
+    """True if each of them stands behind the one before it there, too."""
 
 
 _NOTHING = _KnownPlaces(0, {})
@@ -55,17 +59,22 @@ def added(request: ChatRequest, incoming: ChatRequest) -> Sequence[int]:
     return _known_places(request, incoming).added
 
 
+def in_order(request: ChatRequest, incoming: ChatRequest) -> bool:
+    """Return whether the client's messages stand in the order in which it sent them, each once."""
+    return _known_places(request, incoming).in_order
+
+
 def _known_places(request: ChatRequest, incoming: ChatRequest) -> _KnownPlaces:
     came, find = incoming.form, identities(incoming)
 
     def extend(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlaces:
-        own, others = {**before.places}, list[int]()
+        own, others, last, in_order = {**before.places}, list[int](), before.last, before.in_order
         for place, message in enumerate(messages, before.end):
             if (at := sent_as(message, find)) is None:
                 others.append(place)
             else:
-                own[place] = at
-        return _KnownPlaces(before.end + len(messages), own, (*before.added, *others))
+                own[place], in_order, last = at, in_order and at > last, at
+        return _KnownPlaces(before.end + len(messages), own, (*before.added, *others), last, in_order)
 
     return request.form.fold(("of the client", came.lineage), _NOTHING, extend)
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.provenance import Places, identities, of_client
+from proxy.chat.provenance import Places, identities, in_order, of_client
 from proxy.context import Tokens
 
 MOST = 200
@@ -71,7 +71,7 @@ async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: 
         return [vars(MessageChange(0, 0, shared, "unchanged", size, size, count=len(messages)))]
     after = await tokens.sizes(sent.messages)
     walk = _Walk(came, stages, before, after, of_client(sent, came))
-    if [*walk.origins.values()] == sorted(walk.standing):
+    if in_order(sent, came):
         listing = sent.form.fold(("changes", came.form.lineage, sent.model), _Listing(), walk.extended)
     else:  # what has moved is told from what has left by what follows alone
         listing = walk.extended(_Listing(), sent.messages)
@@ -89,7 +89,11 @@ class _Walk:
     ) -> None:
         """`before` and `after` are the tokens of the messages, `origins` the places of those that are the client's."""
         self._came, self._stages, self._before, self._after = came, stages, before, after
-        self.origins, self.standing = origins, frozenset(origins.values())
+        self._origins = origins
+
+    @cached_property
+    def _standing(self) -> frozenset[int]:
+        return frozenset(self._origins.values())
 
     def extended(self, listing: _Listing, messages: Sequence[Message]) -> _Listing:
         return listing.with_entries(listing.end + len(messages), [*self._changes(listing, messages)])
@@ -97,7 +101,7 @@ class _Walk:
     def _changes(self, listing: _Listing, messages: Sequence[Message]) -> Iterator[MessageChange]:
         furthest = listing.furthest
         for place, message in enumerate(messages, listing.end):
-            origin, size, step = self.origins.get(place), self._after[place], self._maker(message)
+            origin, size, step = self._origins.get(place), self._after[place], self._maker(message)
             if origin is None:
                 yield MessageChange(None, place, message.role, "added", 0, size, step)
                 continue
@@ -115,7 +119,9 @@ class _Walk:
 
     def removed(self, start: int, until: int) -> Iterator[MessageChange]:
         """Yield the messages of the client's between two places that left, each with the step that removed it."""
-        gone, steps = {*range(start, until)} - self.standing, dict[int, str]()
+        if start >= until:
+            return
+        gone, steps = {*range(start, until)} - self._standing, dict[int, str]()
         for step, form in self._stages if gone else ():
             steps |= dict.fromkeys(gone.difference(steps, of_client(form, self._came).values()), step)
         for place in sorted(gone):
